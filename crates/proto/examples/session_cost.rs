@@ -21,11 +21,11 @@ use nearflash_proto::nvme_tcp::{
 };
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
-/// The number of requests that come at once.
+/// The number of requests that a session receives at once.
 const BATCH: usize = 32;
 
-/// Passes bytes to the session, and answers its requests with `body`. Returns what the session
-/// sends by itself.
+/// Passes bytes to the session, and answers its requests with `body`. Returns the bytes that the
+/// session sends by itself.
 fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     loop {

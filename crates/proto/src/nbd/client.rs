@@ -25,10 +25,10 @@ use crate::carry::Carry;
 /// The most data of a reply to an option that the client reads, in bytes.
 const REPLY_BYTES_MAX: usize = 8 << 10;
 
-/// The most bytes of a head: a chunk of a hole.
+/// The size in bytes of the longest head: that of a chunk which stands for a hole.
 const HEAD_MOST: usize = size_of::<ChunkHead>() + HOLE_BYTES;
 
-/// The bytes of a hole's offset and length.
+/// The size in bytes of a hole's offset and length.
 const HOLE_BYTES: usize = 12;
 
 /// The client's end of NBD on one connection.
@@ -48,7 +48,7 @@ pub struct NbdClient {
     pending: Box<[Option<Pending>]>,
 }
 
-/// The step of the negotiation that is waited for.
+/// The step of the negotiation that the server's next message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Greeting,
@@ -68,7 +68,7 @@ pub struct Found {
     pub block_bytes: u32,
     /// The most data of a request in bytes.
     pub request_bytes_max: u32,
-    /// Replies to reads are structured.
+    /// `true` if replies to reads are structured.
     is_structured: bool,
 }
 
@@ -100,20 +100,20 @@ enum Body {
 pub enum ClientEvent<'a> {
     /// The export was chosen, and requests may be sent.
     Up,
-    /// Data of a read, at a place in its buffer.
+    /// Data of a read.
     Data {
         /// The request's cookie.
         cookie: u64,
-        /// The place in bytes.
+        /// The offset in the read's data, in bytes.
         at: usize,
         /// The data.
         bytes: &'a [u8],
     },
-    /// Zeroes of a read, at a place in its buffer.
+    /// A hole in the data of a read, which stands for zeroes.
     Hole {
         /// The request's cookie.
         cookie: u64,
-        /// The place in bytes.
+        /// The offset in the read's data, in bytes.
         at: usize,
         /// The number of zeroes.
         bytes: usize,
@@ -180,8 +180,8 @@ impl NbdClient {
         }
     }
 
-    /// Creates such a session of a connection that is over TLS: the greeting and the flags were
-    /// [exchanged before that](super::ClientPrelude).
+    /// Creates a session that chooses this export, like [`new`](NbdClient::new), on a connection
+    /// over TLS. The greeting and the flags were [exchanged before TLS](super::ClientPrelude).
     pub fn secured(export: &str, depth: usize) -> Self {
         let mut client = NbdClient { stage: Stage::Structured, ..NbdClient::new(export, depth) };
         client.option(OptionKind::STRUCTURED_REPLY, &[]);
@@ -193,7 +193,7 @@ impl NbdClient {
         self.stage == Stage::Up
     }
 
-    /// Returns the chosen export.
+    /// Returns the properties of the export; complete once requests may be sent.
     pub fn found(&self) -> Found {
         self.found
     }
@@ -211,7 +211,7 @@ impl NbdClient {
     /// Encodes a request; a write's data follows its head.
     ///
     /// # Errors
-    /// The protocol has no such request.
+    /// Returns `Unsupported` if NBD has no such request.
     ///
     /// # Panics
     /// Panics if a request of this cookie is in flight, or the cookie is not below the depth.
@@ -241,10 +241,10 @@ impl NbdClient {
         Ok(FrameHead::new(head.as_bytes()))
     }
 
-    /// Takes the next event off the front of `input`.
+    /// Takes the next event off the front of `input`; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The connection is of no use.
+    /// Returns the reason why the connection is unusable.
     pub fn next_event<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -289,7 +289,8 @@ impl NbdClient {
         }
     }
 
-    /// Processes a head. Returns `None` if it is incomplete, otherwise its event.
+    /// Processes the head of a reply. Returns `None` if the head is incomplete, and otherwise its
+    /// event, if it has one.
     fn take_head<'a>(
         &mut self,
         input: &mut &[u8],
@@ -385,7 +386,7 @@ impl NbdClient {
         place.and_then(Option::as_mut).ok_or(NbdRefusal::Protocol("nobody asked for a reply"))
     }
 
-    /// Ends a request.
+    /// Removes a request that has ended, and returns its event.
     fn end<'a>(&mut self, cookie: u64) -> Result<ClientEvent<'a>, NbdRefusal> {
         let Pending { left, status, .. } = *self.pending(cookie)?;
         if status.is_ok() && left > 0 {
@@ -395,7 +396,7 @@ impl NbdClient {
         Ok(ClientEvent::Ended { cookie, status })
     }
 
-    /// Does a step of the negotiation; returns `false` if its message is incomplete.
+    /// Does a step of the negotiation; returns `false` if the server's message is incomplete.
     fn negotiate(&mut self, input: &mut &[u8]) -> Result<bool, NbdRefusal> {
         if self.stage == Stage::Greeting {
             let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
@@ -475,7 +476,8 @@ impl NbdClient {
         self.outbox.extend_from_slice(data);
     }
 
-    /// Takes bytes off the front of `input` until so many are gathered, and returns them.
+    /// Takes bytes off the front of `input` until `need` bytes are gathered. Returns these bytes
+    /// once they have all come.
     fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let taken = need.saturating_sub(self.gathered.len()).min(input.len());
         let (piece, rest) = input.split_at(taken);
@@ -494,13 +496,14 @@ pub(super) fn flags_for(greeting: &Greeting) -> Option<[u8; FLAGS_BYTES]> {
     is_newstyle.then_some(u32::from(flags).to_be_bytes())
 }
 
-/// Returns the head of an option, with so many bytes of data.
+/// Returns the head of an option with `bytes` bytes of data.
 pub(super) fn option_head(kind: OptionKind, bytes: usize) -> OptionHead {
     OptionHead { magic: OPTION_MAGIC.into(), option: kind.0.into(), bytes: (bytes as u32).into() }
 }
 
 impl Pending {
-    /// Returns the place in the buffer of data at this offset of the export, and counts the data.
+    /// Returns the offset in the read's data of `bytes` bytes at `offset` of the export, and counts
+    /// them as arrived.
     fn place(&mut self, offset: u64, bytes: usize) -> Result<usize, NbdRefusal> {
         let at = offset.checked_sub(self.range.lba * BLOCK_BYTES as u64);
         let at = at.and_then(|at| usize::try_from(at).ok());

@@ -13,19 +13,19 @@ pub(super) enum Work {
     Read,
     /// Writes data that the client sends.
     Write {
-        /// Durable before the reply.
+        /// `true` if the data is durable before the reply.
         fua: bool,
     },
     /// Writes zeroes like data, so that the range stays allocated.
     Fill {
-        /// Durable before the reply.
+        /// `true` if the data is durable before the reply.
         fua: bool,
     },
     /// Discards.
     Discard,
     /// Writes zeroes.
     WriteZeroes {
-        /// Durable before the reply.
+        /// `true` if the data is durable before the reply.
         fua: bool,
     },
 }
@@ -42,7 +42,7 @@ impl Work {
     }
 }
 
-/// The rest of a request that is being cut.
+/// The blocks of a request that have not been passed on as pieces yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest {
     pub(super) tag: Tag,
@@ -54,7 +54,7 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Takes the next piece; `None` if nothing is left.
+    /// Takes the next piece as a command; `None` if nothing is left.
     pub(super) fn next(&mut self) -> Option<Command> {
         let blocks = self.range.blocks.min(PIECE_BLOCKS_MAX);
         if blocks == 0 {
@@ -70,7 +70,7 @@ impl Rest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) tag: Tag,
-    /// Blocks of pieces that have not ended.
+    /// The number of blocks of the pieces that have not ended.
     pub(super) left: u32,
     /// The first failure of a piece; a request whose pieces succeed, succeeds.
     pub(super) status: Status,
@@ -123,7 +123,9 @@ impl Cuts {
         });
     }
 
-    /// Notes the end of a piece. Returns the cut's new state; the last piece removes the cut.
+    /// Notes the end of a piece of `blocks` blocks. Returns the request's new state, except for
+    /// `has_begun`, which is still that before this piece; `None` if no request with this tag was
+    /// cut. The last piece removes the request, and so does a failure if the pieces go in order.
     pub(super) fn end(&mut self, tag: Tag, blocks: u32, status: Status) -> Option<Cut> {
         let place = self.list.iter().position(|cut| cut.tag == tag)?;
         let cut = &mut self.list[place];

@@ -27,21 +27,21 @@ pub(super) struct Handshake {
     stage: Stage,
     /// The beginning of an incomplete message.
     gathered: Vec<u8>,
-    /// Bytes of options so far.
+    /// The number of bytes of options so far, heads included.
     taken: usize,
     /// Messages that have not been sent.
     outbox: Vec<u8>,
     /// `true` if there are messages that the session's worker was not told of.
     has_news: bool,
-    /// Time of the session's first attention.
+    /// The time of the first call of [`Handshake::attend`], from which the time limit counts.
     since: Option<Instant>,
     /// The use of TLS on the connection.
     tls: Tls,
-    /// `true` if the client omits the zeroes behind the answer to an export's name.
+    /// `true` if the client wants no zeroes after the reply to `NBD_OPT_EXPORT_NAME`.
     no_zeroes: bool,
-    /// The client asked for structured replies.
+    /// `true` if the client asked for structured replies.
     pub(super) structured: bool,
-    /// The export of which the client chose `base:allocation`.
+    /// The export of which the client chose the meta context `base:allocation`.
     mapped: Option<NamespaceId>,
 }
 
@@ -65,10 +65,10 @@ enum Stage {
     Options,
     /// The worker has to answer the question of this option.
     Asked(OptionKind),
-    /// The worker finds the export of which this option names meta contexts.
+    /// The worker has to find the export whose meta contexts this option names.
     Contexts {
         option: OptionKind,
-        /// `base:allocation` is among the names.
+        /// `true` if `base:allocation` is among the names.
         named: bool,
     },
     /// An export was chosen. Requests may come once all messages were sent.
@@ -82,12 +82,12 @@ enum Stage {
 pub(super) struct Chosen {
     pub(super) info: NamespaceInfo,
     pub(super) structured: bool,
-    /// The client chose `base:allocation` of this export.
+    /// `true` if the client chose the meta context `base:allocation` of this export.
     pub(super) mapped: bool,
 }
 
 impl Handshake {
-    /// Begins with the greeting.
+    /// Creates a negotiation that begins with the greeting.
     pub(super) fn new() -> Self {
         Handshake {
             stage: Stage::Flags,
@@ -103,7 +103,8 @@ impl Handshake {
         }
     }
 
-    /// Goes on behind the greeting, the client's flags and the first bytes of its options.
+    /// Creates a negotiation that continues after the greeting, the client's flags and the first
+    /// bytes of the client's options, all of which `opening` has.
     pub(super) fn after(opening: &Opening) -> Self {
         let (flags, options) = opening.heard.split_at(opening.heard.len().min(FLAGS_BYTES));
         Handshake {
@@ -142,7 +143,7 @@ impl Handshake {
     /// Checks the time limit of the negotiation.
     ///
     /// # Errors
-    /// The connection is to end, because the client ended it or took too long.
+    /// Returns an error if the connection is to end, because the client ended it or took too long.
     pub(super) fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
         self.has_news = false;
         if self.stage == Stage::Aborted {
@@ -160,7 +161,7 @@ impl Handshake {
         self.outbox.len()
     }
 
-    /// Moves bytes to be sent to the front of `to`.
+    /// Moves bytes to be sent to the front of `to`, and returns their number.
     pub(super) fn speak(&mut self, to: &mut [u8]) -> usize {
         let count = to.len().min(self.outbox.len());
         to[..count].copy_from_slice(&self.outbox[..count]);
@@ -172,7 +173,7 @@ impl Handshake {
     /// Takes no bytes while messages are to be sent or an answer is awaited.
     ///
     /// # Errors
-    /// The client broke the protocol or a limit.
+    /// Returns an error if the client broke the protocol or a limit.
     pub(super) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
         while self.outbox.is_empty() {
             match self.stage {
@@ -195,7 +196,8 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Processes an option once it is complete.
+    /// Processes an option once it is complete. Returns the option's question for the worker, if it
+    /// has one.
     fn take_option(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
         const HEAD: usize = size_of::<OptionHead>();
         let Some(bytes) = gather(&mut self.gathered, input, HEAD) else { return Ok(None) };
@@ -281,7 +283,7 @@ impl Handshake {
     /// Processes the worker's answer about an export. Returns the export if the option chooses it.
     ///
     /// # Errors
-    /// The option has no other answer than the end of the connection.
+    /// Returns an error if the option has no other answer than the end of the connection.
     pub(super) fn answer_info(
         &mut self,
         answer: Result<NamespaceInfo, Status>,
@@ -344,8 +346,8 @@ impl Handshake {
         Ok(Some(Chosen { info, structured: self.structured, mapped }))
     }
 
-    /// Answers an option about meta contexts of an export, whether or not it names
-    /// `base:allocation`, and notes the choice.
+    /// Answers an option about the meta contexts of an export, with `base:allocation` if the option
+    /// names it (`named`), and notes the choice.
     fn answer_contexts(&mut self, option: OptionKind, named: bool, export: NamespaceId) {
         let is_choice = option == OptionKind::SET_META_CONTEXT;
         if named {
@@ -361,10 +363,10 @@ impl Handshake {
         }
     }
 
-    /// Takes the names of the exports that the client may see.
+    /// Answers `NBD_OPT_LIST` with the names of the exports that the client may see.
     ///
     /// # Errors
-    /// The client has not asked for the reply.
+    /// Returns an error if the client has not asked for a list.
     pub(super) fn answer_list(
         &mut self,
         names: &Result<Vec<Arc<str>>, Status>,
@@ -387,7 +389,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Appends a reply with this data.
+    /// Appends a reply to an option, with this data.
     fn answer(
         &mut self,
         option: OptionKind,
@@ -403,7 +405,7 @@ impl Handshake {
         self.outbox.extend_from_slice(reply_head(option, reply, bytes).as_bytes());
     }
 
-    /// Returns the flags of an export.
+    /// Returns the transmission flags of an export.
     fn flags_of(&self, info: &NamespaceInfo) -> u16 {
         let always = export_flag::HAS_FLAGS
             | export_flag::SEND_FLUSH
@@ -423,7 +425,7 @@ impl Handshake {
     }
 }
 
-/// The bytes of a client's flags.
+/// The size in bytes of a client's flags.
 pub(super) const FLAGS_BYTES: usize = size_of::<u32>();
 
 /// Returns the first message of a server.
@@ -435,7 +437,7 @@ pub(super) fn greeting() -> Greeting {
     }
 }
 
-/// Returns the head of a reply to an option, with so many bytes of data.
+/// Returns the head of a reply to an option with `bytes` bytes of data.
 pub(super) fn reply_head(option: OptionKind, reply: OptionReply, bytes: usize) -> OptionReplyHead {
     OptionReplyHead {
         magic: OPTION_REPLY_MAGIC.into(),
@@ -455,8 +457,8 @@ fn has_no_zeroes(flags: u16) -> bool {
     flags & FLAG_NO_ZEROES != 0
 }
 
-/// Takes bytes off the front of `input` until `gathered` has `need` bytes, and returns those once
-/// they have come.
+/// Takes bytes off the front of `input` until `gathered` has `need` bytes. Returns these bytes once
+/// they have all come.
 fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Option<&'a [u8]> {
     let taken = need.saturating_sub(gathered.len()).min(input.len());
     let (piece, rest) = input.split_at(taken);
@@ -465,14 +467,15 @@ fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Opti
     gathered.get(..need)
 }
 
-/// Returns the question about an export of this name.
+/// Returns the question for the worker about the export of this name.
 fn find(name: &[u8]) -> Control {
     // Text that is none names nothing.
     let name: Box<str> = String::from_utf8_lossy(name).into();
     Control::Find { tag: 0, name }
 }
 
-/// Returns the name in the data of an info or a go; `None` if the data is malformed.
+/// Returns the export's name in the data of `NBD_OPT_INFO` or `NBD_OPT_GO`; `None` if the data is
+/// malformed.
 fn info_name(mut data: &[u8]) -> Option<&[u8]> {
     let name = take_string(&mut data)?;
     let (count, kinds) = data.split_first_chunk()?;

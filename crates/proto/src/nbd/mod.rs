@@ -1,7 +1,7 @@
 //! The NBD protocol (docs/reference/protocols/nbd.md): fixed newstyle negotiation (`handshake`),
 //! then requests with simple or structured replies (`server`). Requests that are larger than a
-//! command of a device are cut (`cut`). The client's end is `client`. Where a listener has TLS, what
-//! comes before that is exchanged beside the sessions (`prelude`).
+//! command of a device are cut (`cut`). The client's end is `client`. Where a listener has TLS, the
+//! messages before TLS are exchanged before there is a session (`prelude`).
 //!
 //! An export is a namespace. NBD has no credentials and no name of a client, so a connection has
 //! the rights and the tenant that its listener and the access rules give.

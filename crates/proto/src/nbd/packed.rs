@@ -5,7 +5,7 @@
 //! and replies (1: simple, structured, or these with block status); requests that run (4); whether
 //! the end has begun (1); bytes left of the payload (4), its request's cookie (8), whether its
 //! refusal is held (1), and its error (4); the number of gathered bytes (1), and those bytes;
-//! whether a request is being cut (1), and if so its rest (23); the number of cuts (1), and each
+//! whether a request is being cut (1), and if so its rest (22); the number of cuts (1), and each
 //! (16).
 
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use super::cut::{Cut, Cuts, Rest, Work};
 use super::server::{Export, Late, NbdSession, Source};
 use crate::carry::Carry;
 
-/// The tag of a session of NBD in format 1.
+/// The first bytes of a serialized session of NBD, in format 1.
 const FORMAT: [u8; 2] = [b'b', 1];
 
 /// The kinds of work, indexed by their number in the format.
@@ -138,7 +138,7 @@ fn flag(input: &mut &[u8]) -> Option<bool> {
     }
 }
 
-/// Takes the next bytes.
+/// Takes the next `N` bytes off the front of `input`; `None` if fewer are left.
 fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, rest) = input.split_first_chunk()?;
     *input = rest;

@@ -1,8 +1,8 @@
 //! The negotiation up to TLS (the specification's "TLS support"): greeting, the client's flags, and
 //! options until `NBD_OPT_STARTTLS`.
 //!
-//! Of what a client says in the clear, nothing but its flags is good over TLS. No byte behind
-//! `NBD_OPT_STARTTLS` is taken: what follows is of the TLS handshake, or the end.
+//! Of what a client says in the clear, only its flags hold over TLS. No byte after
+//! `NBD_OPT_STARTTLS` is taken, since the TLS handshake follows, or the end of the connection.
 
 use alloc::vec::Vec;
 
@@ -17,10 +17,10 @@ use super::client::{flags_for, option_head};
 use super::handshake::{FLAGS_BYTES, flags_of_client, greeting, reply_head};
 use super::limits::OPTIONS_BYTES_MAX;
 
-/// The most bytes that are received at a time: of data that nobody looks at.
+/// The most bytes to receive at a time of an option's data, which is skipped.
 const PIECE_BYTES_MAX: usize = 512;
 
-/// The bytes of an option's head.
+/// The size in bytes of an option's head.
 const HEAD: usize = size_of::<OptionHead>();
 
 /// The server's end of a connection before TLS.
@@ -32,13 +32,13 @@ const HEAD: usize = size_of::<OptionHead>();
 #[derive(Debug)]
 pub struct ServerPrelude {
     is_required: bool,
-    /// The client speaks the fixed newstyle, without which there is no TLS.
+    /// `true` if the client speaks the fixed newstyle, without which there is no TLS.
     is_fixed: bool,
     stage: ServerStage,
     /// The beginning of a message that has not come whole.
     gathered: Vec<u8>,
     flags: [u8; FLAGS_BYTES],
-    /// Bytes of options so far.
+    /// The number of bytes of options so far, heads included.
     taken: usize,
 }
 
@@ -51,19 +51,20 @@ enum ServerStage {
     Flags,
     /// The head of an option.
     Option,
-    /// So many bytes of an option's data, which nobody looks at.
+    /// This many bytes of the data of an option, which are skipped.
     Data(OptionKind, usize),
 }
 
 impl ServerPrelude {
-    /// Returns the beginning of a connection by a listener that requires TLS, or lets clients choose.
+    /// Creates the prelude of a connection through a listener that requires TLS (`is_required`), or
+    /// lets clients choose.
     pub fn new(is_required: bool) -> Self {
         let (gathered, flags) = (Vec::new(), [0; FLAGS_BYTES]);
         let (is_fixed, stage) = (false, ServerStage::Greeting);
         ServerPrelude { is_required, is_fixed, stage, gathered, flags, taken: 0 }
     }
 
-    /// Takes the head of an option.
+    /// Processes the head of an option. Returns how the connection continues, if that is decided.
     fn option(&mut self, answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
         let head = OptionHead::read_from_bytes(&self.gathered).expect("gathered to its size");
         let (kind, bytes) = (OptionKind(head.option.get()), head.bytes.get() as usize);
@@ -88,7 +89,8 @@ impl ServerPrelude {
         }
     }
 
-    /// Answers an option whose data has been skipped, if there was any.
+    /// Answers an option, after its data, if it has any (`is_bare` is `false`), has been skipped.
+    /// Returns how the connection continues, if that is decided.
     fn answer(
         &mut self,
         kind: OptionKind,
@@ -158,12 +160,12 @@ impl Prelude for ServerPrelude {
     }
 }
 
-/// The client's end before TLS, which it insists on.
+/// The client's end of a connection before TLS. It ends the connection if the server has no TLS.
 #[derive(Debug, Default)]
 pub struct ClientPrelude {
     /// The beginning of the message that has not come whole.
     gathered: Vec<u8>,
-    /// The greeting has come, and TLS has been asked for.
+    /// `true` if the greeting has come and the client has asked for TLS.
     has_asked: bool,
 }
 

@@ -21,10 +21,11 @@ use super::handshake::Handshake;
 use super::limits::{ALLOCATION, PAYLOAD_BYTES_MAX, PIECE_BLOCKS_MAX};
 use crate::carry::Carry;
 
-/// The stream of announcements. It has no other requests, so that a barrier in it ends at once.
+/// The stream of the barriers that stand for `NBD_CMD_CACHE`. It has no other requests, so that
+/// they end at once.
 const ANNOUNCEMENTS: u8 = 7;
 
-/// Zeroes to fill ranges with that are to stay allocated.
+/// Zeroes that are written to ranges which are to stay allocated.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The server's end of NBD on one connection.
@@ -36,7 +37,7 @@ pub struct NbdSession {
     pub(super) export: Export,
     /// The head that is being gathered. Empty while a payload passes.
     pub(super) carry: Carry<{ size_of::<RequestHead>() }>,
-    /// Bytes left of the last request's payload.
+    /// The number of bytes left of the last request's payload.
     pub(super) payload: u32,
     /// The source of the payload's bytes.
     pub(super) source: Source,
@@ -50,7 +51,7 @@ pub struct NbdSession {
     /// The request that is being cut.
     pub(super) rest: Option<Rest>,
     pub(super) cuts: Cuts,
-    /// Requests that were passed on and have not ended.
+    /// The number of requests and pieces that were passed on and have not ended.
     pub(super) running: u32,
     /// `true` if the client has announced that no more requests come.
     pub(super) is_closing: bool,
@@ -80,9 +81,9 @@ pub(super) enum Late {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Export {
     pub(super) namespace: NamespaceId,
-    /// The size in blocks that the client was told.
+    /// The size that the client was told, in blocks of 512 bytes.
     pub(super) blocks: u64,
-    /// Replies to reads are structured.
+    /// `true` if replies to reads are structured.
     pub(super) structured: bool,
     /// `true` if the client may ask for the status of blocks.
     pub(super) mapped: bool,
@@ -125,7 +126,7 @@ impl NbdSession {
         NbdSession { handshake: Some(Box::new(Handshake::after(opening))), ..NbdSession::new() }
     }
 
-    /// Does a part of the negotiation. Requests behind it wait until its last message was sent.
+    /// Does a part of the negotiation. Requests after it wait until its last message was sent.
     fn negotiate<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         let Some(handshake) = &mut self.handshake else { return Ok(None) };
         if handshake.has_news() {
@@ -159,7 +160,7 @@ impl NbdSession {
         Some(Event::Payload { bytes, end })
     }
 
-    /// Passes on the next piece of the request that is being cut; `None` if the piece has to wait.
+    /// Returns the next piece of the request that is being cut; `None` if the piece has to wait.
     fn next_piece(&mut self) -> Option<Request> {
         let rest = self.rest.as_mut()?;
         if rest.in_order && self.running > 0 {
@@ -174,7 +175,7 @@ impl NbdSession {
         Some(self.pass_on(tag, command, work))
     }
 
-    /// Passes on a command, whose payload follows if it has one.
+    /// Returns the request for a command, whose payload follows if it has one.
     fn pass_on(&mut self, tag: Tag, command: Command, work: Work) -> Request {
         let payload_bytes = command.payload_bytes();
         self.payload = payload_bytes as u32;
@@ -214,7 +215,8 @@ impl NbdSession {
         self.begin(&head)
     }
 
-    /// Begins a request. Returns `None` if it has no reply, or none yet.
+    /// Begins a request. Returns the request for the worker; `None` if there is none, or none yet:
+    /// for a disconnect, a block status, or pieces that have to wait.
     fn begin(&mut self, head: &RequestHead) -> Result<Option<Request>, Fatal> {
         if head.magic.get() != REQUEST_MAGIC {
             return Err(Fatal::BadMagic(head.magic.get() as u16));
@@ -277,13 +279,13 @@ impl NbdSession {
         Ok(Some(self.request(tag, 0, refused, payload as usize, verdict)))
     }
 
-    /// Passes on the first piece of a request, unless the client has to send its data first or
+    /// Returns the first piece of a cut request; `None` if the client has to send data first or
     /// other requests have to end.
     fn next_piece_now(&mut self) -> Option<Request> {
         self.needs_no_bytes().then(|| self.next_piece()).flatten()
     }
 
-    /// Begins a request without data and without pieces.
+    /// Returns the worker's request for a flush, a cache or an unknown command.
     fn begin_other(&mut self, kind: CommandKind, head: &RequestHead) -> Request {
         let tag = head.cookie.get();
         let is_plain = head.flags.get() & !command_flag::FUA == 0;
@@ -314,7 +316,7 @@ impl NbdSession {
         self.rest.is_some_and(|rest| !matches!(rest.work, Work::Write { .. }))
     }
 
-    /// Encodes the messages that follow from the end of a request, or of a piece of one.
+    /// Encodes the messages that follow from the end of a request, or of a piece of a request.
     fn done(
         &mut self,
         tag: Tag,
@@ -344,7 +346,7 @@ impl NbdSession {
         }
     }
 
-    /// Encodes the messages that follow from the end of a piece.
+    /// Encodes the messages that follow from the end of a piece of a cut request.
     fn piece(
         &mut self,
         cut: &Cut,

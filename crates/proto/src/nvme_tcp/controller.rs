@@ -46,7 +46,7 @@ struct Peer {
     conn: ConnId,
     /// The peer's address; `None` if failed authentications are not counted by it.
     address: Option<IpAddr>,
-    /// `true` if the peer may have a queue.
+    /// `true` if the peer may have a queue; otherwise its Connect is refused.
     is_let_in: bool,
 }
 
@@ -94,11 +94,12 @@ impl Charged {
 /// Commands of the controller itself that wait for [`Speaks::attend`].
 #[derive(Debug, Default)]
 struct OwnCommands {
-    /// Commands with complete payloads, oldest first. Some wait here while two processes have
-    /// controllers.
+    /// Commands with complete payloads, oldest first. Commands that are [held
+    /// back](crate::nvme::Held) in an upgrade wait here.
     ready: VecDeque<Own>,
     /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
-    /// authentication. The session sends it when no request of the queue is at a device.
+    /// authentication. The session sends it when no data-changing request of the queue is at a
+    /// device.
     parting: Option<(Answer, Vec<u8>)>,
     /// The command that blocks further input. [`Speaks::attend`] carries it out when the fabric is
     /// free.
@@ -144,7 +145,7 @@ enum Phase {
     Over,
 }
 
-/// An event that waits for the next call.
+/// An event that waits for the next call of [`Session::next_event`].
 #[derive(Clone, Debug)]
 enum Pending {
     Own,
@@ -191,8 +192,8 @@ impl ControllerSession {
         self
     }
 
-    /// Processes the header of a PDU. Most have an event at once, the others when their data has
-    /// come.
+    /// Processes the header of a PDU. Returns the PDU's event, or `None` if it has none before its
+    /// data has come.
     fn begin(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         self.data = Data::Skipped;
         match (self.phase, head.common().pdu_type) {
@@ -220,7 +221,7 @@ impl ControllerSession {
         }
     }
 
-    /// Processes a command's capsule.
+    /// Processes a command's capsule. Returns its event, or `None` if it has none yet.
     #[inline]
     fn command(
         &mut self,
@@ -259,7 +260,7 @@ impl ControllerSession {
         }
     }
 
-    /// Carries out the command that blocks further input.
+    /// Carries out the command that blocks further input, if there is one.
     ///
     /// # Errors
     /// Returns a [`Fatal`] reason to end the connection.
@@ -348,7 +349,7 @@ impl ControllerSession {
         Pending::Attached(tenant)
     }
 
-    /// Returns `true` if the tenant of the next request has to be announced.
+    /// Notes the tenant of the next request, and returns `true` if the tenant has to be announced.
     fn is_another(&mut self, tenant: Option<TenantId>) -> bool {
         let generation = self.queue.as_ref().map_or(0, Queue::generation);
         self.charged.change(tenant, generation)
@@ -366,7 +367,7 @@ impl ControllerSession {
         check_range(&data, head.data_bytes as usize, came, wanted)
     }
 
-    /// Passes data on to its destination.
+    /// Passes data of a PDU on to its destination. Returns the event that this causes, if any.
     fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
         match self.data {
             Data::Skipped => None,
@@ -603,7 +604,7 @@ impl From<Pending> for Event<'_> {
     }
 }
 
-/// Negotiates digests and alignment: ICReq (section 3.6.2.2).
+/// Negotiates digests and alignment, as an ICReq asks for them (section 3.6.2.2).
 fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
     let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
     let unsupported =
@@ -634,7 +635,7 @@ fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
     Ok((response, style))
 }
 
-/// Returns the request of the command at an index.
+/// Returns the contract's request for a command in progress, whose tag is the command's index.
 fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Request {
     Request {
         tag: Tag::from(place),
@@ -647,7 +648,8 @@ fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Reque
     }
 }
 
-/// Checks that requested data, of a PDU with `data_bytes` of it, goes on behind the `came` bytes.
+/// Checks that a PDU with `data_bytes` bytes of requested data continues after the `came` bytes
+/// received so far, and within the `wanted` bytes.
 fn check_range(
     data: &DataHead,
     data_bytes: usize,
@@ -668,8 +670,8 @@ fn check_range(
     Ok(())
 }
 
-/// Returns `true` if the capsule carries the command's payload; otherwise the payload has to be
-/// requested.
+/// Returns `true` if the capsule carries the command's payload; otherwise the payload, if there is
+/// any, has to be requested.
 fn carries(entry: &Submission, data_bytes: usize, wanted: usize) -> Result<bool, NvmeStatus> {
     let said = entry.data.length.get() as usize;
     match entry.data.kind {

@@ -29,7 +29,7 @@ impl Style {
     pub(super) const PLAIN: Style =
         Style { digests: Digests { header: false, data: false }, alignment: 4 };
 
-    /// Returns the offset of data in a PDU with such a header.
+    /// Returns the offset in bytes of data in a PDU whose header has `header_bytes` bytes.
     pub(super) fn data_offset(&self, header_bytes: usize) -> usize {
         (header_bytes + self.digests.header_bytes()).next_multiple_of(self.alignment)
     }
@@ -186,14 +186,14 @@ pub(super) fn read_reply(
     line.cut(head_bytes)
 }
 
-/// Returns a header without data.
+/// Returns the frame head of a PDU without data.
 pub(super) fn bare(style: &Style, header: &(impl IntoBytes + Immutable)) -> FrameHead {
     let mut line = Line::new();
     line.header(header, style);
     FrameHead::new(line.bytes())
 }
 
-/// Returns a few headers without data, at most two.
+/// Returns the frame head of a few PDUs without data, at most two.
 pub(super) fn bare_all(style: &Style, headers: &[impl IntoBytes + Immutable]) -> FrameHead {
     let mut line = Line::new();
     headers.iter().for_each(|header| line.header(header, style));
@@ -216,7 +216,7 @@ impl Outbox {
         self.bytes.extend_from_slice(header.as_bytes());
     }
 
-    /// Appends a header without data.
+    /// Appends a PDU without data.
     pub(super) fn bare(&mut self, style: &Style, header: &(impl IntoBytes + Immutable)) {
         self.bytes.extend_from_slice(bare(style, header).bytes());
     }
@@ -244,7 +244,7 @@ impl Outbox {
         self.bare(style, &style.response(completion));
     }
 
-    /// Appends the end of the connection, with the offending header.
+    /// Appends a TermReq, which ends the connection, with the offending header as its data.
     pub(super) fn terminate(&mut self, pdu_type: PduType, broken: Broken, offending: &[u8]) {
         let offending = &offending[..offending.len().min(TERM_DATA_BYTES_MAX as usize)];
         let mut head = Terminate::new_zeroed();
@@ -266,7 +266,7 @@ impl Outbox {
         self.bytes.extend_from_slice(offending);
     }
 
-    /// Moves as many whole PDUs to `to` as fit; returns their bytes.
+    /// Moves as many whole PDUs to `to` as fit, and returns their size in bytes.
     pub(super) fn take(&mut self, to: &mut [u8]) -> usize {
         let mut end = 0;
         while let Some(length) = self.bytes.get(end + 4..end + 8) {

@@ -25,23 +25,23 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Returns the digests in a field of ICReq or ICResp.
+    /// Returns the digests that the field DGST of an ICReq or ICResp names.
     pub(super) fn from_bits(bits: u8) -> Digests {
         Digests { header: bits & digests::HEADER != 0, data: bits & digests::DATA != 0 }
     }
 
-    /// Returns the field of ICReq or ICResp.
+    /// Returns the digests as the field DGST of an ICReq or ICResp.
     pub(super) fn to_bits(self) -> u8 {
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         bit(self.header, digests::HEADER) | bit(self.data, digests::DATA)
     }
 
-    /// Returns the size of the digest after a header.
+    /// Returns the size in bytes of the digest after a header; zero without digests.
     pub(super) fn header_bytes(self) -> usize {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// Returns the size of the digest after data.
+    /// Returns the size in bytes of the digest after data; zero without digests.
     pub(super) fn data_bytes(self) -> usize {
         if self.data { DIGEST_BYTES } else { 0 }
     }
@@ -78,8 +78,8 @@ impl Broken {
     }
 }
 
-/// A whole, verified header, in the input or in the room that was given for it, and the length of
-/// its data.
+/// A whole, verified header of a PDU, and the number of bytes of its data. The header is in the
+/// input, or in the [`Room`] if it came in pieces.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'r> {
     pub(super) bytes: &'r [u8],
@@ -135,7 +135,7 @@ pub(super) struct Framer {
     state: State,
     /// The incomplete header of the PDU, or its incomplete data digest.
     carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
-    /// The bytes of the PDU's data that are left.
+    /// The number of bytes of the current PDU's data that have not come.
     left: u32,
     /// The checksum of the data so far.
     crc: Crc32c,
@@ -148,7 +148,7 @@ pub(super) struct Framer {
 pub(super) struct Kind {
     pdu_type: PduType,
     header_bytes: u8,
-    /// The most data it may carry; zero for none.
+    /// The most bytes of data that the PDU may carry; zero for none.
     data_bytes_max: u32,
     /// `true` if the PDU belongs to the beginning or the end of a connection, and so has no
     /// digests.
@@ -242,12 +242,13 @@ impl Framer {
         self.state != State::Head
     }
 
-    /// Returns the bytes of the current PDU's data that have not come.
+    /// Returns the number of bytes of the current PDU's data that have not come.
     pub(super) fn owed(&self) -> usize {
         if self.is_behind_head() { self.left as usize } else { 0 }
     }
 
-    /// Returns the bytes of data that come next, with nothing before them.
+    /// Returns the number of bytes of data that come next; zero if something else comes before
+    /// them.
     pub(super) fn data_left(&self) -> usize {
         if self.state == State::Data { self.left as usize } else { 0 }
     }
@@ -406,7 +407,8 @@ impl Framer {
         Part::Data { bytes, end }
     }
 
-    /// Checks the data's digest, once all of it has come.
+    /// Checks the data's digest. Returns `Ok` or `BadChecksum` once all bytes of the digest have
+    /// come, and `None` before.
     fn next_digest(&mut self, input: &mut &[u8]) -> Option<Status> {
         let bytes = self.carry.gather(input, DIGEST_BYTES)?;
         let digest = u32::from_le_bytes(bytes.try_into().expect("gathered to its size"));

@@ -69,14 +69,14 @@ pub struct Ready {
     pub bytes: usize,
 }
 
-/// The data of a command, besides its entry.
+/// The sizes of the data that a command receives and sends, besides its capsule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// The bytes that the controller returns on success.
+    /// The number of bytes that the controller returns on success.
     pub receives: usize,
     /// `true` if the controller may return fewer bytes, as for authentication messages.
     pub may_be_fewer: bool,
-    /// The bytes that the controller may request.
+    /// The number of bytes that the controller may request.
     pub sends: usize,
 }
 
@@ -138,7 +138,7 @@ impl HostSession {
         }
     }
 
-    /// Returns the most data of one H2CData; known after [`HostEvent::Open`].
+    /// Returns the most bytes of data of one H2CData; known after [`HostEvent::Open`].
     pub fn data_bytes_max(&self) -> usize {
         self.data_bytes_max
     }
@@ -264,9 +264,9 @@ impl HostSession {
         }
     }
 
-    /// Returns the command whose data comes next, the data's offset in it, and its length. A caller
-    /// may receive the bytes in place and pass that slice to
-    /// [`next_event`](HostSession::next_event).
+    /// Returns the command whose data comes next, the data's offset in the command's data, and its
+    /// length in bytes; `None` if something else comes next. A caller may receive the bytes in
+    /// place and pass that slice to [`next_event`](HostSession::next_event).
     pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
         let bytes = self.framer.data_left();
         let (cid, _) = self.receiving.filter(|_| bytes > 0 && self.implied.is_none())?;
@@ -366,7 +366,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// Processes a piece of data, or its end.
+    /// Processes a piece of a command's data, or the end of the data. Returns its event, if it has
+    /// one.
     fn receive<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<HostEvent<'a>> {
         let (cid, says_success) = self.receiving?;
         let place = &mut self.commands[usize::from(cid)];

@@ -30,7 +30,8 @@ struct Inbox {
     /// Connections that wait until fewer commands are held back, with the hold at their last check.
     later: Vec<ConnId>,
     held: Held,
-    /// Connections for which the fabric was busy, and the numbers of lost queues for which it was.
+    /// Connections for which the fabric was busy. `lost` has the numbers of queues that could not
+    /// be ended for this reason.
     blocked: Vec<ConnId>,
     lost: Vec<u64>,
     /// `true` if the worker has repeated its blocked work on the fabric in this turn.
@@ -45,7 +46,8 @@ impl WorkerFabric {
         WorkerFabric { fabric, worker, inbox: RefCell::default() }
     }
 
-    /// Returns a connection that has new actions or has asked for a call.
+    /// Returns the next connection that has new actions or has asked for a call; `None` if there is
+    /// none, which ends a turn's calls.
     pub fn news(&self, now: Instant) -> Option<ConnId> {
         let mut inbox = self.inbox.borrow_mut();
         let inbox = &mut *inbox;
@@ -114,7 +116,8 @@ impl WorkerFabric {
         }
     }
 
-    /// Returns the time at which to call [`WorkerFabric::news`] even without a wake.
+    /// Returns the time at which to call [`WorkerFabric::news`] even if nobody wakes the worker:
+    /// [`Instant::ZERO`] for at once, `None` for never.
     pub fn wake_at(&self) -> Option<Instant> {
         let inbox = self.inbox.borrow();
         let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
@@ -136,7 +139,7 @@ impl WorkerFabric {
         self.fabric.has_worker(worker)
     }
 
-    /// Takes the moving queue with this number.
+    /// Takes the moving queue with this number; `None` if there is no such queue.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric.

@@ -15,7 +15,8 @@ use super::passage::Passage;
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX, client_v2, v1};
 use crate::carry::Carry;
 
-/// The longest message that is gathered before it is decoded: a head and the largest fixed body.
+/// The size in bytes of the longest message that is gathered before it is decoded: a head and the
+/// largest fixed body.
 const GATHERED_BYTES_MAX: usize = contract::HEAD_BYTES_MAX;
 
 const _: () = assert!(size_of::<ReplyHead>() + size_of::<HelloBody>() <= GATHERED_BYTES_MAX);
@@ -145,8 +146,8 @@ impl ClientSession {
         self.body.is_open() || !self.carry.is_empty()
     }
 
-    /// Returns the first heads to send, in this order; none for version 1. Nothing else may be sent
-    /// before [`ClientEvent::Hello`].
+    /// Returns the first heads to send, in this order; none for version 1. In version 2, nothing
+    /// else may be sent before [`ClientEvent::Hello`].
     pub fn greeting(&mut self) -> Vec<FrameHead> {
         self.hello.as_ref().map_or_else(Vec::new, |hello| client_v2::greeting(hello))
     }

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::client::ClientEvent;
 use crate::crc32c::Crc32c;
 
-/// The longest body of a notice that this version does not know, and skips.
+/// The longest body in bytes of a notice that this client does not know, and skips.
 const NOTICE_BYTES_MAX: usize = HEAD_BYTES_MAX - size_of::<ReplyHead>();
 
 /// Encodes the hello: its head, the token, the tenant's name. The caller has checked the lengths.
@@ -130,7 +130,7 @@ fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>
     Ok(heads(&[head.as_bytes(), body.as_bytes(), register.name.as_bytes()]))
 }
 
-/// Returns the status of a reply. Some are for clients to report; a server's become `Internal`.
+/// Returns the status of a reply. Statuses that only clients may report become `Internal`.
 pub(super) fn status(head: &ReplyHead) -> Status {
     match Status::from_code(head.status.get()) {
         Status::ConnectionLost | Status::WritesLost => Status::Internal,
@@ -138,7 +138,8 @@ pub(super) fn status(head: &ReplyHead) -> Status {
     }
 }
 
-/// Returns the size of the body after a head, which its opcode fixes unless it is a command's end.
+/// Checks and returns the size in bytes of the body after a head other than a command's end. The
+/// opcode fixes the size, except that unknown notices have up to `NOTICE_BYTES_MAX`.
 pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
     let body_bytes = head.body_bytes.get() as usize;
     let fixed = match head.opcode {
@@ -153,7 +154,7 @@ pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
     if fixed == body_bytes { Ok(fixed) } else { Err(Fatal::BadLength(body_bytes as u64)) }
 }
 
-/// Decodes a gathered message; `None` for a notice that this version does not know.
+/// Decodes a gathered message; `None` for a notice that this client does not know.
 pub(super) fn event(head: &ReplyHead, body: &[u8]) -> Result<Option<ClientEvent<'static>>, Fatal> {
     let tag = head.tag.get();
     let status = status(head);

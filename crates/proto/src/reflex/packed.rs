@@ -1,5 +1,5 @@
-//! Serialization of a server's session that moves to another worker: its phase, the payload that is
-//! passing, and the message that is being gathered.
+//! Serialization of a server's session that moves to another worker or process: its phase, the
+//! payload that is passing, and the message that is being gathered.
 //!
 //! Format 1 is little-endian: protocol and format (2 bytes), phase (1), checksums (1), bytes left
 //! of the payload (4), whether they have a checksum (1), that checksum (4), the checksum so far
@@ -11,7 +11,7 @@ use super::passage::Passage;
 use super::server::{Phase, ServerSession};
 use crate::carry::Carry;
 
-/// The tag of a session of protocol `reflex` in format 1.
+/// The first bytes of a serialized session of protocol `reflex`, in format 1.
 const FORMAT: [u8; 2] = [b'r', 1];
 
 /// The phases by their numbers.
@@ -58,7 +58,7 @@ impl ServerSession {
     }
 }
 
-/// Takes the next bytes.
+/// Takes the next `N` bytes off the front of `input`; `None` if fewer are left.
 fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, rest) = input.split_first_chunk()?;
     *input = rest;
@@ -108,7 +108,7 @@ mod tests {
         said
     }
 
-    /// Appends a write of one block and a read.
+    /// Appends the bytes of a write of one block and of a read to a client's stream.
     fn add_requests(client: &mut ClientSession, stream: &mut Vec<u8>) {
         let range = Range::new(0, 1);
         let write = Command::Write { range, fua: false };

@@ -4,11 +4,11 @@ use contract::Status;
 
 use crate::crc32c::Crc32c;
 
-/// The rest of the data that follows a head.
+/// The bytes of a payload that have not come, and the payload's checksums.
 #[derive(Debug)]
 pub(super) struct Passage {
     left: u32,
-    /// The checksum that the data should have.
+    /// The checksum that the data should have; `None` if it has none.
     expected: Option<u32>,
     /// The checksum of the bytes so far.
     crc: Crc32c,
@@ -30,18 +30,18 @@ impl Passage {
         (self.left, self.expected, !self.crc.sum())
     }
 
-    /// Expects `bytes` bytes, with this checksum if they have one.
+    /// Begins to expect `bytes` bytes, with the checksum `expected` if they have one.
     pub(super) fn begin(&mut self, bytes: u32, expected: Option<u32>) {
         assert!(self.left == 0, "data begins before the data before it has ended");
         *self = Passage { left: bytes, expected, crc: Crc32c::EMPTY };
     }
 
-    /// Returns `true` if bytes are missing.
+    /// Returns `true` if bytes of the data have not come yet.
     pub(super) fn is_open(&self) -> bool {
         self.left > 0
     }
 
-    /// Returns the number of missing bytes.
+    /// Returns the number of bytes that have not come yet.
     pub(super) fn left(&self) -> usize {
         self.left as usize
     }

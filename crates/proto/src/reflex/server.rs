@@ -17,10 +17,11 @@ use super::passage::Passage;
 use super::{PAYLOAD_BYTES_MAX, server_v2, v1};
 use crate::carry::Carry;
 
-/// The longest message that is gathered before it is decoded: a hello with all it may carry.
+/// The size in bytes of the longest message that is gathered before it is decoded: a hello with the
+/// longest token and name.
 const GATHERED_BYTES_MAX: usize = size_of::<HelloHead>() + TOKEN_BYTES_MAX + TENANT_BYTES_MAX;
 
-/// The payload of a register or renegotiate with the longest name.
+/// The size in bytes of the payload of a register or renegotiate with the longest name.
 const REGISTER_BYTES_MAX: usize = size_of::<SloBody>() + TENANT_BYTES_MAX;
 
 const _: () = assert!(GATHERED_BYTES_MAX <= 192);
@@ -71,7 +72,8 @@ impl ServerSession {
         }
     }
 
-    /// Returns the client's version, once its first bytes have told.
+    /// Returns the protocol version of the client; `None` before the client's first bytes have
+    /// come.
     pub fn version(&self) -> Option<u8> {
         match self.phase {
             Phase::Undetected => None,
@@ -80,7 +82,8 @@ impl ServerSession {
         }
     }
 
-    /// Detects the version by the first two bytes, and checks the second version's magic of four.
+    /// Detects the version by the first two bytes, and checks the magic of version 2, which has
+    /// four.
     fn detect(&mut self, input: &mut &[u8]) -> Result<(), Fatal> {
         let word = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
         let Some(first) = self.carry.gather(input, 2).map(word) else { return Ok(()) };

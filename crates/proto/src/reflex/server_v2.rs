@@ -20,7 +20,7 @@ use crate::crc32c::Crc32c;
 /// The largest percentile, in tenths of a percent.
 const PERCENTILE_TENTHS_MAX: u16 = 1000;
 
-/// The command, without a range, of a request that is refused.
+/// The command that stands for a refused request, since it has no range.
 const REFUSED: Command = Command::Flush;
 
 /// Checks a hello's head, and returns the number of bytes that follow it.
@@ -53,7 +53,7 @@ pub(super) fn hello(head: &HelloHead, words: &[u8]) -> Hello {
     }
 }
 
-/// Decodes a command, or refuses it.
+/// Decodes a command. A request that cannot be decoded has the reason as its verdict.
 pub(super) fn request(head: &RequestHead) -> Request {
     let payload_bytes = head.payload_bytes.get() as usize;
     match command(head) {

@@ -77,7 +77,7 @@ fn check_magic(head: &MessageHead) -> Result<(), Fatal> {
     }
 }
 
-/// Checks the length of the head's range, and returns it in bytes.
+/// Checks the length of the head's range, and returns the length in bytes.
 fn check_length(head: &MessageHead) -> Result<usize, Fatal> {
     let blocks = head.lba_count.get();
     match blocks {

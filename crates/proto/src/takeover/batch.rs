@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use super::Unfit;
 use super::bytes::Reader;
 
-/// The size in bytes of what precedes each parcel.
+/// The size in bytes of the ticket and the length before each parcel.
 pub(super) const PREFIX_BYTES: usize = 8 + 4;
 
-/// Connections as bytes, with their tickets.
+/// Connections as tickets, each with a parcel.
 pub type Parcels<'a> = Vec<(u64, &'a [u8])>;
 
 /// Appends a connection to a body: its ticket (8 bytes), the length of its parcel (4), and the

@@ -7,10 +7,10 @@ use contract::Instant;
 
 use super::{Unfit, VERSION};
 
-/// The size in bytes of what precedes [sealed](Writer::sealed) content: magic, version and length.
+/// The size in bytes of the magic, version and length before [sealed](Writer::sealed) content.
 const PREFIX_BYTES: usize = 8 + 2 + 4;
 
-/// Encodes the age of `then` in nanoseconds.
+/// Encodes the age of `then` in nanoseconds; zero if `then` is in the future.
 pub(crate) fn age(now: Instant, then: Instant) -> [u8; 8] {
     now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
 }
@@ -20,14 +20,14 @@ pub(crate) fn earlier(now: Instant, age: u64) -> Instant {
     Instant::from_nanos(now.as_nanos().saturating_sub(age))
 }
 
-/// Takes values off the front of bytes.
+/// A reader that takes values off the front of a slice of bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Opens content that was [sealed](Writer::sealed) with this magic.
     ///
     /// # Errors
-    /// Returns an [`Unfit`] if the magic, the version or the length is another one.
+    /// Returns an [`Unfit`] if the magic, the version or the length differs.
     pub(crate) fn open(bytes: &'a [u8], magic: [u8; 8]) -> Result<Reader<'a>, Unfit> {
         let mut input = Reader(bytes);
         if input.array().map_err(|_| Unfit::Foreign)? != magic {
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// Takes a byte that is 0 or 1.
+    /// Takes a flag, a byte of 0 or 1. `what` names the flag in the error.
     pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Unfit> {
         match self.u8()? {
             0 => Ok(false),
@@ -98,8 +98,8 @@ impl<'a> Reader<'a> {
         self.bytes(count)
     }
 
-    /// Takes the number of items that follow (4 bytes). Each has at least `bytes_min` bytes, so a
-    /// number that cannot be is refused.
+    /// Takes the number of items that follow (4 bytes). Each item has at least `bytes_min` bytes,
+    /// so a number is refused if the remaining bytes cannot hold so many items.
     pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, Unfit> {
         let count = self.u32()? as usize;
         match count.checked_mul(bytes_min) {
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends values to bytes.
+/// A writer that appends values to a vector of bytes.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
@@ -126,7 +126,7 @@ impl Writer {
     /// Ends the content by storing its length.
     ///
     /// # Errors
-    /// Returns [`Unfit::TooLarge`] if it has more than `bytes_max` bytes.
+    /// Returns [`Unfit::TooLarge`] if the content has more than `bytes_max` bytes.
     pub(crate) fn sealed(mut self, bytes_max: usize) -> Result<Vec<u8>, Unfit> {
         if self.0.len() > bytes_max {
             return Err(Unfit::TooLarge);
@@ -144,8 +144,8 @@ impl Writer {
         self.0.push(u8::from(flag));
     }
 
-    /// Appends an optional address: whether it exists, whether it is of version 4, and its form in
-    /// version 6.
+    /// Appends an optional address: a flag for its existence, a flag for IP version 4, and its 16
+    /// bytes in the form of version 6.
     pub(crate) fn address(&mut self, address: Option<IpAddr>) {
         self.flag(address.is_some());
         self.flag(address.is_some_and(|address| address.is_ipv4()));
@@ -156,7 +156,7 @@ impl Writer {
         });
     }
 
-    /// Appends the number of items, or of bytes, that follow.
+    /// Appends the number of items, or of bytes, that follow (4 bytes).
     pub(crate) fn count(&mut self, count: usize) -> Result<(), Unfit> {
         let count = u32::try_from(count).map_err(|_| Unfit::TooLarge)?;
         self.put(count.to_le_bytes());

@@ -22,10 +22,10 @@ const MAGIC: [u8; 8] = *b"nfparcel";
 /// The number of streams of a connection.
 const STREAMS: u8 = 8;
 
-/// The index of an absent tenant in the table of names.
+/// The encoded index, into the table of names, that stands for an absent tenant.
 const NOBODY: u16 = u16::MAX;
 
-/// The tenants that a parcel refers to.
+/// The tenants that a parcel refers to, with their names; the parcel refers to them by index.
 #[derive(Default)]
 struct Names(Vec<(TenantId, String)>);
 
@@ -36,8 +36,8 @@ impl Names {
     }
 }
 
-/// Encodes a parcel. `name` returns the name of a tenant, if it is still one of this epoch; for a
-/// `None` epoch, of any epoch.
+/// Encodes a parcel. `name` returns the name of a tenant, or `None` if its number is not of this
+/// epoch any more; without an epoch, any epoch will do.
 ///
 /// # Errors
 /// Returns an [`Unfit`] if a required tenant has no name any more, or if the parcel is too large.
@@ -105,8 +105,8 @@ pub fn encode(
     to.sealed(BODY_BYTES_MAX - super::batch::PREFIX_BYTES)
 }
 
-/// Decodes a parcel from worker number `from`; its ticket is meaningless. `member` returns the
-/// tenant of a name in this process.
+/// Decodes a parcel from worker number `from`; the parcel's ticket is meaningless. `member` returns
+/// the tenant that has a name in this process.
 ///
 /// # Errors
 /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid, or if
@@ -386,7 +386,7 @@ pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
     }
 }
 
-/// The size in bytes of a request without a payload.
+/// The encoded size in bytes of a request without a payload.
 const REQUEST_BYTES_MIN: usize = 8 + 1 + 2 + 14 + 2 + 1 + 8 + 1 + 4 + 8;
 
 fn put_request(
@@ -440,7 +440,7 @@ fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> 
     waiting.map_or(Ok(()), |request| put_bare(to, request))
 }
 
-/// The size in bytes of a request whose payload has not come.
+/// The encoded size in bytes of a request whose payload has not come, with its tenant.
 const BARE_BYTES: usize = 2 + 8 + 1 + 2 + 2 + 14 + 4 + 2;
 
 fn put_bare(to: &mut Writer, request: &Request) -> Result<(), Unfit> {

@@ -11,9 +11,9 @@ pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// The reason why a message, or a connection, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// The magic number is another one.
+    /// The magic number is not that of the expected content.
     Foreign,
-    /// The version is another one.
+    /// The message is of this version, which is not [`VERSION`].
     Version(u16),
     /// The length is wrong: bytes are missing or left over.
     Length,

@@ -18,14 +18,14 @@ use crate::support::{Chance, Damage, cut, rounds, variant_name as name};
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 1000;
 
-/// The damage to streams.
+/// The kinds of damage that the tests do to streams.
 const DAMAGE: Damage = Damage {
     places_least: 0,
     telling: [0, 1, 2, 3, 4, 6, 7, 8, 0x10, 0x25, 0x7f, 0xff],
     copied: 44,
 };
 
-/// The beginning of a block status.
+/// The first bytes of a reply with a block status: the magic, flags and kind of its chunk.
 const STATUS: [u8; 8] = [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 5];
 
 /// Has the server's end before TLS take a damaged stream. Nothing is taken that is not for it, what

@@ -36,7 +36,7 @@ fn hosts_say_anything() {
     assert!(rounds::is_replay() || missed.is_empty(), "never happened: {missed:?}");
 }
 
-/// A namespace of the model.
+/// A namespace as the model knows it.
 #[derive(Clone)]
 struct Ns {
     blocks: u64,
@@ -52,7 +52,7 @@ struct Party {
     queue: Option<Queue>,
     /// Namespaces that changed, as the log has to report them.
     changed: BTreeSet<u32>,
-    /// Events that may come.
+    /// Events that the host may be told, as results of its event requests.
     may_hear: BTreeSet<u32>,
 }
 
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// Returns a sensible command.
+    /// Returns a random command of a known kind, for the admin or an I/O queue.
     fn sensible(&mut self, on_admin: bool) -> Submission {
         let chance = &mut self.chance;
         let nsid = chance.of(&[0, 1, 2, 3, 4, 5, u32::MAX]);
@@ -426,7 +426,7 @@ impl World {
     }
 }
 
-/// Returns `true` if the specification has this status.
+/// Checks that the specification has this status.
 fn check_status(status: Status) {
     assert!(status.name().is_some(), "{status:?}");
 }

@@ -19,7 +19,7 @@ const ROUNDS: u64 = 300;
 /// The number of commands in a round.
 const COMMANDS: usize = 60;
 
-/// The damage to streams.
+/// The kinds of damage that the tests do to streams.
 const DAMAGE: Damage =
     Damage { places_least: 1, telling: [0, 1, 2, 3, 4, 6, 7, 8, 9, 0x18, 0x48, 0xff], copied: 96 };
 
@@ -36,8 +36,8 @@ struct Sent {
     good: bool,
 }
 
-/// Checks that the event has the data which the host expected next, if `here` bytes of it have
-/// come.
+/// Checks that the event has the data which the host expected next (identifier, offset, length), if
+/// `here` bytes of the input have come.
 fn check_expected(
     expected: Option<(u16, usize, usize)>,
     here: usize,
@@ -52,8 +52,8 @@ fn check_expected(
     }
 }
 
-/// A host that knows what it has written. Each command in progress uses its own blocks, so their
-/// order does not matter.
+/// A host and a target, with a model of what the host has written. Each command in progress uses
+/// its own blocks, so their order does not matter.
 struct Conversation {
     pair: Pair,
     model: Vec<u8>,

@@ -15,7 +15,7 @@ use contract::{Fatal, Status};
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 4000;
 
-/// The damage to streams.
+/// The kinds of damage that the tests do to streams.
 const DAMAGE: Damage = Damage {
     places_least: 0,
     telling: [0, 1, 2, 8, 0x18, 0x20, 0x40, 0x42, 0x4e, 0x7f, 0x80, 0xff],
@@ -27,7 +27,7 @@ fn rounds(mut round: impl FnMut(&mut Chance)) {
     rounds::rounds(ROUNDS, |seed| round(&mut Chance(seed)));
 }
 
-/// Picks a version, and whether it has checksums.
+/// Picks a version, and `true` if payloads have checksums.
 fn kind(chance: &mut Chance) -> (u8, bool) {
     [(1, false), (2, false), (2, true)][chance.below(3)]
 }

@@ -19,7 +19,7 @@ const ROUNDS: u64 = 3000;
 
 const NOW: Instant = Instant::from_nanos(1 << 40);
 
-/// The existing tenants.
+/// The number of existing tenants.
 const TENANTS: u32 = 5;
 
 /// A generator of random parts of a parcel.
@@ -176,7 +176,7 @@ fn arrives(bytes: &[u8], from: u16) -> Result<Parcel, Unfit> {
     decode(bytes, from, NOW, member)
 }
 
-/// Decodes one intact parcel and many damaged ones. Returns how many of those were accepted.
+/// Decodes one intact parcel and many damaged ones. Returns how many damaged parcels were accepted.
 fn round(seed: u64) -> usize {
     let mut chance = Chance(support::Chance(seed));
     let sent = chance.parcel();

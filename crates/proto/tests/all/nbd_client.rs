@@ -1,4 +1,4 @@
-//! The bytes of an NBD client, and what it reads from a server's.
+//! Encodes what an NBD client sends, and decodes a server's replies, for tests.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use wire::nbd::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Returns an option.
+/// Returns the bytes of a client's option with this data.
 pub(crate) fn option(kind: OptionKind, data: &[u8]) -> Vec<u8> {
     let head = OptionHead {
         magic: OPTION_MAGIC.into(),
@@ -19,12 +19,12 @@ pub(crate) fn option(kind: OptionKind, data: &[u8]) -> Vec<u8> {
     [head.as_bytes(), data].concat()
 }
 
-/// Returns the data of an info or a go of this name.
+/// Returns the data of `NBD_OPT_INFO` or `NBD_OPT_GO` for the export of this name.
 pub(crate) fn named(name: &str) -> Vec<u8> {
     [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 1, 0, 3]].concat()
 }
 
-/// Returns the data of an option about meta contexts of this export.
+/// Returns the data of an option that names meta contexts of the export `name`.
 pub(crate) fn queries(name: &str, contexts: &[&str]) -> Vec<u8> {
     let string = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
     let mut bytes = string(name);
@@ -33,7 +33,7 @@ pub(crate) fn queries(name: &str, contexts: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// Returns what a client sends up to the choice of an export and of its block status.
+/// Returns the bytes that a client sends up to the choice of an export and of its block status.
 pub(crate) fn hello_with_status(name: &str) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 3];
     bytes.extend(option(OptionKind::STRUCTURED_REPLY, &[]));
@@ -42,7 +42,7 @@ pub(crate) fn hello_with_status(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns what a client sends up to the choice of an export.
+/// Returns the bytes that a client sends up to the choice of an export.
 pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
     let mut bytes = vec![0, 0, 0, 3];
     if structured {
@@ -71,7 +71,8 @@ pub(crate) fn request(
     head.as_bytes().to_vec()
 }
 
-/// Takes the replies to options off the front of `bytes`.
+/// Takes `count` replies to options off the front of `bytes`. Returns the option, the reply type
+/// and the data of each.
 pub(crate) fn option_replies(bytes: &mut &[u8], count: usize) -> Vec<(u32, OptionReply, Vec<u8>)> {
     let mut replies = Vec::new();
     for _ in 0..count {
@@ -107,7 +108,8 @@ impl Answer {
     }
 }
 
-/// Reads the answers to requests; `reads` says the offset and the length of each read.
+/// Decodes the answers to requests, by cookie. `reads` has the offset and the length in bytes of
+/// each read.
 pub(crate) fn answers(
     mut bytes: &[u8],
     reads: &BTreeMap<u64, (u64, u32)>,

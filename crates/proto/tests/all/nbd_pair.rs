@@ -14,10 +14,10 @@ use zerocopy::IntoBytes;
 use crate::nbd_rig::Rig;
 use crate::support::{Chance, Damage, cut, rounds};
 
-/// Requests in flight.
+/// The number of requests in flight.
 const DEPTH: usize = 8;
 
-/// The size of the export.
+/// The size of the export in blocks of 512 bytes.
 const BLOCKS: usize = 5000;
 
 /// A client, the data that it has read, and the outcomes of its requests.
@@ -34,7 +34,7 @@ impl Reader {
         Reader { client, data: BTreeMap::new(), ended: BTreeMap::new(), is_up: false }
     }
 
-    /// Takes bytes of the server. Returns what the client says by itself.
+    /// Takes bytes of the server. Returns the bytes that the client sends by itself.
     fn take(&mut self, mut input: &[u8]) -> Result<Vec<u8>, NbdRefusal> {
         while let Some(event) = self.client.next_event(&mut input)? {
             match event {
@@ -173,7 +173,7 @@ fn reply(option: OptionKind, reply: OptionReply, data: &[u8]) -> Vec<u8> {
     [head.as_bytes(), data].concat()
 }
 
-/// Returns what a server says until the export is chosen.
+/// Returns the bytes that a server sends until the export is chosen.
 fn welcome(has_structured: bool) -> Vec<u8> {
     let greeting = Greeting {
         magic: GREETING_MAGIC.into(),
@@ -299,7 +299,7 @@ fn broken_servers_are_given_up() {
     assert!(Reader::new().take(&unsized_export.concat()).is_err());
 }
 
-/// The damage to streams.
+/// The kinds of damage that the tests do to streams.
 const DAMAGE: Damage = Damage {
     places_least: 0,
     telling: [0, 1, 2, 3, 5, 6, 7, 8, 0x10, 0x25, 0x7f, 0xff],

@@ -10,10 +10,10 @@ use crate::nbd_rig::Rig;
 /// The client's flags: fixed newstyle, without zeroes.
 pub(crate) const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
-/// The bytes of a greeting.
+/// The size in bytes of a server's greeting.
 const GREETING: usize = 18;
 
-/// The outcome of a prelude: what it said, how it ended, and what it left where it was.
+/// The outcome of a prelude: the bytes that it sent, its end, and the bytes that it did not take.
 pub(crate) struct Outcome<'a> {
     pub(crate) said: Vec<u8>,
     pub(crate) end: Result<Option<Passage>, Insecurity>,
@@ -34,7 +34,8 @@ pub(crate) fn play<'a>(prelude: &mut dyn Prelude, sent: &'a [u8], most: usize) -
     Outcome { said, end, left }
 }
 
-/// Plays the server's part against these options, behind the flags.
+/// Passes a client's flags and these options to a server's prelude. Returns the types of its
+/// replies, and the outcome.
 fn server(is_required: bool, options: &[Vec<u8>]) -> (Vec<OptionReply>, Outcome<'static>) {
     let sent = [&FLAGS[..], &options.concat()].concat().leak();
     for most in [1, 7] {

@@ -17,11 +17,11 @@ pub(crate) const NAMES: [&str; 3] = ["first", "second", "third"];
 struct Pending {
     request: Request,
     payload: Vec<u8>,
-    /// The request was refused when it came.
+    /// `true` if the request was refused when it came.
     is_answered: bool,
 }
 
-/// A session and what stands behind it.
+/// A server's session, the requests and bytes in progress, and the volume behind it.
 pub(crate) struct Rig {
     pub(crate) session: NbdSession,
     pub(crate) volume: Vec<u8>,
@@ -37,20 +37,20 @@ pub(crate) struct Rig {
     pub(crate) broken: Range,
     /// The most requests that were in flight.
     pub(crate) in_flight_max: usize,
-    /// The largest command.
+    /// The size of the largest command so far, in blocks.
     pub(crate) blocks_max: u32,
-    /// The session is packed and unpacked before each event.
+    /// `true` if the session is packed and unpacked before each event.
     pub(crate) moves: bool,
     pub(crate) now: Instant,
 }
 
 impl Rig {
-    /// Makes a server of a volume of so many blocks, which has sent its greeting.
+    /// Creates a server with a volume of `blocks` blocks, which has sent its greeting.
     pub(crate) fn new(blocks: usize) -> Rig {
         Rig::of(NbdSession::new(), blocks)
     }
 
-    /// Makes such a server with this session.
+    /// Creates a server with this session, like [`Rig::new`].
     pub(crate) fn of(session: NbdSession, blocks: usize) -> Rig {
         let mut rig = Rig {
             session,
@@ -77,7 +77,7 @@ impl Rig {
         self.go_on();
     }
 
-    /// Answers the oldest request (or the newest), if there is one. Returns whether there was one.
+    /// Answers the oldest request, or the `newest`. Returns `false` if there is none.
     pub(crate) fn answer(&mut self, newest: bool) -> bool {
         let next = if newest { self.pending.pop_back() } else { self.pending.pop_front() };
         let Some(Pending { request, payload, .. }) = next else { return false };

@@ -324,8 +324,8 @@ fn wishes(chance: &mut Chance, blocks: usize) -> Vec<Wish> {
     (0..count).map(|_| wish(chance)).collect()
 }
 
-/// For all requests, cuts of the bytes and moves of the session, the volume and the data that was
-/// read are those of a server that carries out one request after the other.
+/// Compares the volume and the data read with a model that carries out one request after the other,
+/// for random requests, cuts of the bytes and moves of the session.
 #[test]
 fn conversations_end_as_they_would_one_by_one() {
     const BLOCKS: usize = 5 * 2048 + 7;
@@ -367,8 +367,8 @@ fn conversations_end_as_they_would_one_by_one() {
     }
 }
 
-/// Requests that are sent without waiting are all answered, also where a simple reply keeps others
-/// back.
+/// Checks that requests which are sent without waiting are all answered, also where a simple reply
+/// delays others.
 #[test]
 fn requests_without_waiting_are_all_answered() {
     const BLOCKS: usize = 5 * 2048;

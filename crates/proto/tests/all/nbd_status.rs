@@ -10,7 +10,7 @@ use crate::nbd_client::{
 };
 use crate::nbd_rig::Rig;
 
-/// The blocks of the export: more than the longest range has room for in one command.
+/// The size of the export in blocks: more than one command of a device can have.
 const BLOCKS: usize = 8192;
 
 /// Returns a server with a client that has chosen the first export and its status.
@@ -21,7 +21,7 @@ fn chosen() -> Rig {
     rig
 }
 
-/// Returns the answer to a question for the status of a range.
+/// Returns the answer to a request for the block status of a range.
 fn status(rig: &mut Rig, flags: u16, offset: u64, bytes: u32) -> Answer {
     rig.output.clear();
     rig.receive(&request(CommandKind::BLOCK_STATUS, flags, 7, offset, bytes));
@@ -36,7 +36,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the kinds of the replies to an option that follows the others.
+/// Returns the types and the data of the replies to an option that follows the options `before`.
 fn replies(before: &[Vec<u8>], kind: OptionKind, data: &[u8]) -> Vec<(OptionReply, Vec<u8>)> {
     let mut rig = Rig::new(8);
     rig.receive(&[0, 0, 0, 3]);
@@ -150,8 +150,8 @@ fn a_status_needs_a_choice_of_the_same_export() {
     assert_eq!(status(&mut rig, 0, 0, 512).error, errno::EINVAL);
 }
 
-/// Questions that come without waiting for answers, between other requests, on a connection that
-/// moves.
+/// Asks for the block status many times without waiting for answers, between other requests, on a
+/// connection that moves.
 #[test]
 fn a_status_passes_what_the_device_is_busy_with() {
     let mut rig = chosen();

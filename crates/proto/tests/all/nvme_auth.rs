@@ -58,7 +58,8 @@ fn send(queue: &mut Queue, message: &[u8]) -> Outcome {
     queue.execute(entry.entry(), message, Instant::ZERO, &mut Vec::new())
 }
 
-/// Fetches a message, and computes what it needs.
+/// Fetches a message of the controller, and computes the power that it waits for. Also returns
+/// `true` if the connection is closed after the message.
 fn receive(fabric: &Fabric, worker: u16, queue: &mut Queue) -> (Vec<u8>, bool) {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: 0 });
@@ -235,7 +236,7 @@ fn from(last: u8) -> Place {
     Place { address: Some([192, 0, 2, last].into()), ..place(0, 0) }
 }
 
-/// Asks for a message that is not ready.
+/// Asks for a message that is not ready, and checks that the command waits.
 fn ask_early(queue: &mut Queue) {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     queue.begin(entry.entry());
@@ -443,7 +444,7 @@ fn messages_that_make_no_sense_fail() {
     assert_eq!(early, Err(Status::SEQUENCE_ERROR.dnr()));
 }
 
-/// Runs the library's host against the controller.
+/// Runs the crate's host side of an authentication against the controller.
 fn prove(fabric: &Fabric, queue: &mut Queue, proof: &mut Proof) -> Result<(), ProofFailure> {
     send(queue, &proof.negotiation());
     loop {

@@ -40,7 +40,7 @@ fn refused(step: Step) -> Status {
     }
 }
 
-/// Foreign suites ask for these one by one.
+/// Checks details for which conformance tests of other projects ask one by one.
 #[test]
 fn features_and_logs_answer_as_the_specification_says() {
     let fabric = fabric(&config());
@@ -76,7 +76,7 @@ fn features_and_logs_answer_as_the_specification_says() {
     assert_eq!(warning(&mut host), 0);
 }
 
-/// A host without a name comes in where everybody does, and nowhere else.
+/// Checks that a host without a name may connect only where every host may.
 #[test]
 fn a_host_without_a_name_is_let_in_where_everybody_is() {
     let mut config = config();

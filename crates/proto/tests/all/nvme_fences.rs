@@ -16,7 +16,7 @@ const ENABLED: u64 = 0x46_0001;
 const RESET: u64 = 0x46_0000;
 const SHUT_DOWN: u64 = 0x46_4001;
 
-/// The device of all requests.
+/// The index of the device that all requests go to.
 const DEVICE: usize = 2;
 
 fn connect(fabric: &std::sync::Arc<nearflash_proto::nvme::Fabric>, n: u8, index: u32) -> Session {

@@ -20,7 +20,7 @@ use wire::nvme::{Event, Feature, NvmOpcode, Property, notice};
 /// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
 
-/// The device of all requests.
+/// The index of the device that all requests go to.
 const DEVICE: usize = 2;
 
 /// The time of the hand-over in both processes.
@@ -67,7 +67,7 @@ impl Moving {
         numbers
     }
 
-    /// Attaches the queues of the moved controller to a worker.
+    /// Attaches the queues of the moved controller to worker 1.
     fn attach(self, to: &Arc<Fabric>, numbers: &BTreeMap<u16, u64>) -> (Session, Vec<Queue>) {
         let attach = |(id, number): (&u16, &u64)| {
             let queue = attach(to, *number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();

@@ -29,7 +29,7 @@ const NSIDS: [u32; 7] = [0, OWN, HIDDEN, PASSING, 65_000, 65_001, u32::MAX];
 /// The server's identifiers of namespaces that are not the host's.
 const NOT_OWN: std::ops::Range<u16> = 100..200;
 
-/// Creates a fabric with the host alone, or with the stranger.
+/// Creates a fabric with the things of the host alone, or also with those of the stranger.
 fn world(is_alone: bool) -> Arc<Fabric> {
     let only = |number| Hosts::Only(vec![nqn(&host(number).nqn)]);
     let mut config = config();
@@ -50,7 +50,7 @@ fn world(is_alone: bool) -> Arc<Fabric> {
     fabric(&config)
 }
 
-/// The host: an I/O controller with a queue, and a discovery controller.
+/// The host whose answers are compared: an I/O controller with a queue, and a discovery controller.
 struct Host1 {
     session: Session,
     queue: Queue,
@@ -96,7 +96,7 @@ impl Host1 {
     }
 }
 
-/// Returns every admin command, with every selector that it has.
+/// Sends every admin command with every selector that it has, and appends the answers to `told`.
 fn ask_admin(who: &str, queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     for opcode in (0..=0xff).filter(|opcode| *opcode != AdminOpcode::ASYNC_EVENT_REQUEST.0) {
         // Commands that end or reset the connection are left out; Connect has a test of its own.
@@ -131,12 +131,13 @@ fn ask_admin(who: &str, queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     }
 }
 
-/// Returns `true` if setting a feature to zero leaves the events enabled.
+/// Returns `true` if setting a feature to zero changes neither events nor the keep-alive timer.
 fn is_harmless(feature: u32) -> bool {
     !matches!(Feature(feature as u8), Feature::EVENTS | Feature::KEEP_ALIVE)
 }
 
-/// Returns every command of an I/O queue, with payloads of the host.
+/// Sends every command of an I/O queue with payloads of the host, and appends the answers to
+/// `told`.
 fn ask_io(queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     for opcode in (0..=0xff).filter(|opcode| *opcode != FABRICS_OPCODE) {
         for (lba, kind) in [(0, 0), (4095, 1), (8191, 2)] {
@@ -263,7 +264,7 @@ impl Stranger {
     }
 }
 
-/// Reads a block, and records whether it exists.
+/// Reads a block, and appends `true` to `told` if the stranger may read it.
 fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     let mut entry = Submission::new(NvmOpcode::READ.0, 5, nsid);
     entry.data = SglDescriptor::transport(512);
@@ -279,7 +280,7 @@ fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     }
 }
 
-/// A change of the stranger's things.
+/// A named change of the stranger's things.
 type Change = (&'static str, fn(&Fabric));
 
 const CHANGES: [Change; 11] = [

@@ -12,7 +12,7 @@ use wire::nvme::{Event, Feature, Property, notice};
 /// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
 
-/// The device of all requests.
+/// The index of the device that all requests go to.
 const DEVICE: usize = 2;
 
 fn connect(fabric: &Arc<Fabric>, n: u8, index: u32) -> Session {

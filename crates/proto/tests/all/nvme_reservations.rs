@@ -328,7 +328,7 @@ fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
 }
 
-/// The device of all writes.
+/// The index of the device that all writes go to.
 const DEVICE: usize = 3;
 
 /// Sends a Reservation Acquire that may have to wait. Returns `true` if it does.

@@ -39,7 +39,7 @@ fn ends(target: &mut Target, bytes: &[u8], fatal: Fatal) -> (u16, u32) {
     (head.status.0.get(), head.information.get())
 }
 
-/// Carries out all waiting requests, and returns the completions.
+/// Carries out all waiting requests. Returns the identifiers and statuses of the completions.
 fn completions(pair: &mut Pair) -> Vec<(u16, NvmeStatus)> {
     while pair.target.work(&mut Chance(1)) {}
     let said = std::mem::take(&mut pair.target.out);
@@ -144,7 +144,8 @@ fn data_pointers_that_lie_are_told_so() {
     }
 }
 
-/// Returns a write of 4 KiB whose data was requested, and that data as the host would send it.
+/// Creates a pair with a write of 4 KiB whose data was requested. Also returns the PDU with the
+/// data, as the host would send it.
 fn asked(digests: Digests) -> (Pair, Vec<u8>) {
     let mut open = pair(digests);
     let write = capsule(&mut open, &ranged(NvmOpcode::WRITE, 5, 0, 8), &[]);
@@ -293,7 +294,8 @@ fn hosts_refuse_what_controllers_may_not_say() {
     assert_eq!(open.host.next_event(&mut &ready[..]), Err(Fatal::OutOfRange));
 }
 
-/// Returns a fused compare and write of two blocks, each payload in its capsule or on request.
+/// Carries out a fused compare and write of two blocks, each payload in its capsule or on request.
+/// Returns the identifiers and statuses of the completions.
 fn fused(pair: &mut Pair, in_capsule: [bool; 2], datas: [&[u8]; 2]) -> Vec<(u16, NvmeStatus)> {
     let opcodes = [NvmOpcode::COMPARE, NvmOpcode::WRITE];
     for n in 0..2 {

@@ -1,4 +1,4 @@
-//! docs/reference/protocols/reflex-v2.md against the code: its status codes, opcodes and limits.
+//! Checks that docs/reference/protocols/reflex-v2.md has the status codes and opcodes of the code.
 
 use contract::Status;
 use wire::reflex_v2::{Opcode, ReplyOpcode};

@@ -1,4 +1,5 @@
-//! The worked example of docs/reference/protocols/reflex-v2.md is what both sessions say.
+//! Checks that both sessions send the bytes of the worked example in
+//! docs/reference/protocols/reflex-v2.md.
 
 use contract::{
     Command, Control, Event, Hello, HelloReply, REQUEST_BYTES_MAX, Range, Reply, Session, Status,
@@ -7,7 +8,7 @@ use nearflash_proto::reflex::{ClientSession, ServerSession};
 
 const DOCUMENT: &str = include_str!("../../../../docs/reference/protocols/reflex-v2.md");
 
-/// The hex blocks of the document without their offsets, in their order.
+/// Returns the hex blocks of the document, in their order.
 fn documented() -> Vec<String> {
     DOCUMENT
         .split("```hex\n")
@@ -16,7 +17,7 @@ fn documented() -> Vec<String> {
         .collect()
 }
 
-/// Rows of 16 bytes, each behind its decimal offset.
+/// Returns the bytes in hexadecimal, as rows of 16 with their decimal offsets.
 fn rows(bytes: &[u8]) -> String {
     let row = |(n, row): (usize, &[u8])| {
         let bytes: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();

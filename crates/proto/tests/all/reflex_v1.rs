@@ -1,4 +1,5 @@
-//! Version 1 against the bytes of the original (docs/reference/protocols/reflex-v1.md), as traces.
+//! Tests of version 1 with the bytes of the original (docs/reference/protocols/reflex-v1.md), as
+//! traces.
 
 use contract::{Command, Event, Fatal, Range, Reply, Request, Session, Status};
 use nearflash_proto::reflex::{ClientEvent, ClientSession, ServerSession};

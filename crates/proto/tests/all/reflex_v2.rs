@@ -1,5 +1,5 @@
-//! Version 2: the bytes of every message (docs/reference/protocols/reflex-v2.md), spelled out once,
-//! and what each end makes of them.
+//! Tests of version 2: the bytes of every message (docs/reference/protocols/reflex-v2.md), spelled
+//! out once, and the events that each end makes of them.
 
 use contract::{
     Command, Control, Event, Fatal, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range,
@@ -331,7 +331,7 @@ fn the_data_of_a_read() {
     }
 }
 
-/// Returns a head of 40 bytes with some of them changed.
+/// Returns a copy of `base` with these bytes changed: pairs of an offset and the new value.
 fn changed(base: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = base.to_vec();
     for (at, value) in changes {

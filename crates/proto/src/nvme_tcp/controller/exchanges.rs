@@ -49,8 +49,8 @@ pub(super) enum Exchange {
         transfer: Option<Transfer>,
         as_of: u32,
     },
-    /// The controller will carry out the command. Its payload is on its way: in the capsule, or
-    /// `is_asked`.
+    /// The controller will carry out the command. Its payload of `wanted` bytes is on its way, in
+    /// the capsule or on request (`is_asked`).
     Own {
         own: Own,
         wanted: usize,
@@ -99,7 +99,7 @@ impl Exchange {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     slot: Slot,
-    /// The received bytes: `came ≤ wanted`.
+    /// The number of received bytes: `came ≤ wanted`.
     came: usize,
     wanted: usize,
     /// The worst status of the received data.
@@ -181,13 +181,13 @@ impl Exchanges {
         self.asked += 1;
     }
 
-    /// Returns the command of a request for changes.
+    /// Returns the command of the request with this tag, for changes.
     pub(super) fn at_mut(&mut self, tag: Tag) -> &mut Exchange {
         &mut self.all[tag as usize]
     }
 
-    /// Returns an index for a command in progress. A host with more commands than its queue has
-    /// entries breaks the protocol.
+    /// Adds a command in progress, and returns its index. Fails if the host has more commands than
+    /// its queue has entries, which breaks the protocol.
     pub(super) fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
         if let Some(place) = self.vacant.pop() {
             self.all[usize::from(place)] = exchange;
@@ -212,8 +212,9 @@ impl Exchanges {
         self.vacate(place);
     }
 
-    /// Returns the command of a requested PDU of data, the received bytes, the total, and the
-    /// data's destination.
+    /// Returns the identifier of the command at an index whose data was requested, the numbers of
+    /// received and of requested bytes, and the data's destination. Returns `None` if no data was
+    /// requested.
     pub(super) fn awaited(&mut self, place: u16) -> Option<(CommandId, usize, usize, Data)> {
         match self.all.get(usize::from(place)) {
             Some(Exchange::Device { io, transfer: Some(transfer), .. }) => {
@@ -230,7 +231,8 @@ impl Exchanges {
         }
     }
 
-    /// Returns the slot and the offset that the next byte of a requested payload belongs to.
+    /// Returns the slot and the offset that the next byte of a requested payload belongs to; `None`
+    /// for half of a fused operation.
     pub(super) fn expected(&self, place: u16) -> Option<(Slot, usize)> {
         match &self.all[usize::from(place)] {
             Exchange::Device { transfer: Some(transfer), .. } => {
@@ -240,8 +242,8 @@ impl Exchanges {
         }
     }
 
-    /// Passes on a piece of a request's payload. Each of its PDUs may have a digest of its own; the
-    /// end of the last one comes with the worst status of all.
+    /// Passes on a piece of a request's payload. Each PDU of the payload may have its own digest;
+    /// the end of the last PDU comes with the worst status of all.
     pub(super) fn piece<'a>(
         &mut self,
         place: u16,
@@ -352,7 +354,8 @@ impl Exchanges {
         pair.halves[1].io
     }
 
-    /// Returns the fused operation that an index belongs to, and which half of it.
+    /// Returns the fused operation that an index belongs to, and the half: 0 for the compare, 1 for
+    /// the write. Returns `None` for other commands.
     pub(super) fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
         let (place, half) = match self.all.get(usize::from(place))? {
             Exchange::Partner { of } => (*of, 0),
@@ -395,7 +398,7 @@ impl Exchanges {
         encode::bare(style, &style.ready(io.cid, place, wanted))
     }
 
-    /// Returns the command at an index that the worker carries out, or will.
+    /// Returns the command at an index if the worker carries it out, now or later.
     pub(super) fn io_at(&self, tag: Tag) -> Option<&Io> {
         self.all.get(usize::try_from(tag).ok()?)?.io()
     }

@@ -54,12 +54,12 @@ pub(super) struct Pair {
     slot: Option<Slot>,
 }
 
-/// The effect of a received piece.
+/// The effect of a received piece of a fused operation's payload.
 pub(super) struct Taken {
     pub(super) slot: Slot,
     /// The piece's offset in the request's payload.
     pub(super) offset: usize,
-    /// `true` if this half is complete.
+    /// `true` if the piece completes its half.
     pub(super) is_half: bool,
     /// The worst status of the payload, once it is complete.
     pub(super) end: Option<Status>,
@@ -89,7 +89,8 @@ impl Pair {
         }
     }
 
-    /// Returns the command, the received bytes and the total of a half whose data was requested.
+    /// Returns the identifier of a half's command and its numbers of received and of requested
+    /// bytes; `None` if no data of the half is awaited.
     pub(super) fn awaited(&self, half: usize) -> Option<(CommandId, usize, usize)> {
         let half = &self.halves[half];
         let is_asked = self.slot.is_some() && half.came < half.io.payload_bytes;

@@ -57,7 +57,8 @@ impl ControllerSession {
         Ok(Some(Pending::Own))
     }
 
-    /// Returns the hold for which a command has to wait while two processes have controllers.
+    /// Returns the hold for which a command has to wait while another process takes over; `None` if
+    /// the command need not wait.
     pub(super) fn waits(&self, own: &Own) -> Option<Held> {
         let held = self.desk.held();
         let waits = match (held, &self.queue) {
@@ -68,8 +69,8 @@ impl ControllerSession {
         waits.then_some(held)
     }
 
-    /// Keeps a command until a hold ends, or (`None`) until the fabric is free. At most as many
-    /// commands of a queue wait as it has entries.
+    /// Keeps a command until the hold `held` ends, or, without one, until the fabric is free. At
+    /// most as many commands of a queue wait as the queue has entries.
     pub(super) fn put_off(&mut self, own: Own, held: Option<Held>) {
         if self.own.ready.len() >= self.exchanges.most() {
             return self.answer(Answer::error(own.entry.cid.get(), NvmeStatus::INTERRUPTED), &[]);
@@ -106,7 +107,8 @@ impl ControllerSession {
         Executed::More
     }
 
-    /// Turns each range into a request; the end of the last one answers the command.
+    /// Turns each range of a discard into a request. The end of the last request answers the
+    /// command.
     pub(super) fn discard(&mut self, io: Io) {
         let queue = self.queue.as_ref().expect("it has just said so");
         let ranges: Vec<Range> = queue.ranges().to_vec();
@@ -122,7 +124,8 @@ impl ControllerSession {
         self.pending.extend(requests.map(Pending::Request));
     }
 
-    /// Carries out the first command, which creates this connection's queue or ends the connection.
+    /// Carries out a Connect, the first command, which creates this connection's queue or ends the
+    /// connection.
     pub(super) fn connect(&mut self, own: &Own, now: Instant) -> Executed {
         if !self.peer.is_let_in {
             let cid = own.entry.cid.get();
@@ -149,8 +152,8 @@ impl ControllerSession {
         if self.queue.is_some() { Executed::More } else { Executed::Last }
     }
 
-    /// Sends the answer that ends the queue, with its data, once no request of the queue is at a
-    /// device.
+    /// Sends the answer that ends the queue, with its data, once no data-changing request of the
+    /// queue is at a device.
     ///
     /// # Errors
     /// Returns [`Fatal::Ended`] after sending the answer.

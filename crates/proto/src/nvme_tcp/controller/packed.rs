@@ -27,7 +27,7 @@ use super::{Arriving, ControllerSession, FROM_HOSTS, Pending, Phase};
 use crate::nvme::{Busy, Fused, Io, PAYLOAD_BYTES_MAX, PortId};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
-/// The tag of a session of NVMe over TCP in format 2.
+/// The first bytes of a serialized session of NVMe over TCP, in format 2.
 const FORMAT: [u8; 2] = [b'n', 2];
 
 /// A tenant that does not exist, so that the next tenant has to be announced.
@@ -83,7 +83,8 @@ impl ControllerSession {
     }
 
     /// Adopts a session from another process. Its queue arrives under `number`, and came through
-    /// `port`, whose number may have differed there. Returns `None` if the bytes are invalid.
+    /// `port`, whose number may have differed there. Returns the session and its bytes for a worker
+    /// of this process, or `None` if the bytes are invalid.
     pub fn from_other_process(
         desk: Rc<WorkerFabric>,
         packed: &[u8],
@@ -97,7 +98,7 @@ impl ControllerSession {
         Some((session, bytes))
     }
 
-    /// Restores a serialized session. Its queue has yet to be
+    /// Restores a serialized session; `None` if the bytes are invalid. Its queue has yet to be
     /// [claimed](ControllerSession::claim_queue).
     pub fn unpack_at(desk: Rc<WorkerFabric>, packed: &[u8]) -> Option<ControllerSession> {
         let input = &mut Reader(packed);

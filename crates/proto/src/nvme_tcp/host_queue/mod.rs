@@ -22,7 +22,7 @@ use super::{Carried, HostEvent, HostSession, Ready};
 use setup::{Ask, Next, Setup};
 pub use words::{Found, HostOptions, Refusal};
 
-/// The commands in progress on an admin queue: one of the setup, and one Keep Alive.
+/// The most commands in progress on an admin queue: one of the setup, and one Keep Alive.
 const ADMIN_COMMANDS: u16 = 2;
 const ALIVE: CommandId = 1;
 
@@ -78,8 +78,8 @@ pub struct HostQueue {
 }
 
 impl HostQueue {
-    /// Creates the admin queue of a new controller. Each attempt with the same options has another
-    /// number.
+    /// Creates the admin queue of a new controller. `attempt` must differ for each attempt with the
+    /// same options, since unpredictable bytes are derived from it.
     pub fn admin(options: Rc<HostOptions>, attempt: u64) -> HostQueue {
         HostQueue::new(options, 0, Found { attempt, ..Found::default() })
     }
@@ -198,8 +198,9 @@ impl HostQueue {
         Ok(self.session.data(ready, payload).0)
     }
 
-    /// Returns the read whose data comes next, the data's offset in it, and its length. A caller
-    /// may receive the bytes in place and pass that slice to [`next_event`](HostQueue::next_event).
+    /// Returns the read whose data comes next, the data's offset in the read, and its length in
+    /// bytes; `None` if something else comes next. A caller may receive the bytes in place and pass
+    /// that slice to [`next_event`](HostQueue::next_event).
     pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
         self.session.expects().filter(|_| self.is_up && self.queue > 0)
     }
@@ -280,7 +281,8 @@ impl HostQueue {
         self.out.extend(bytes.chunks(HEAD_BYTES_MAX).map(FrameHead::new));
     }
 
-    /// Converts a range to blocks of the namespace.
+    /// Converts a range of 512-byte blocks to the first block and the number of blocks of the
+    /// namespace.
     fn blocks(&self, range: Range) -> Result<(u64, u32), Status> {
         let each = self.found.block_bytes / BLOCK_BYTES as u32;
         let fits = range.blocks > 0

@@ -21,7 +21,7 @@ const IDENTIFY_BYTES: u32 = 4096;
 /// The largest authentication message in bytes.
 const AUTH_BYTES_MAX: u32 = 4096;
 
-/// The entries of the admin queue.
+/// The number of entries of the admin queue.
 const ADMIN_ENTRIES: u16 = 32;
 
 /// Controller Configuration: enable, with entries of 64 and 16 bytes, pages of 4 KiB, and the NVM
@@ -49,7 +49,7 @@ const NAMED_MAX: usize = 16;
 pub(super) struct Ask {
     pub(super) entry: Submission,
     pub(super) carried: Carried,
-    /// The data in its capsule.
+    /// The data in the command's capsule.
     pub(super) data: Vec<u8>,
 }
 
@@ -92,8 +92,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Returns the first command of a queue: the admin queue, or an I/O queue of the controller in
-    /// `found`.
+    /// Begins the setup of the admin queue, or of an I/O queue of the controller in `found`.
+    /// Returns the setup and its first command.
     pub(super) fn begin(queue: u16, options: &HostOptions, found: &Found) -> (Setup, Ask) {
         let mut data = ConnectData::new_zeroed();
         data.host_id = options.host_id;
@@ -118,7 +118,8 @@ impl Setup {
         (Setup { queue, stage: Stage::Connect, proof: None }, ask)
     }
 
-    /// Processes a completion, and stores the server's properties in `found`.
+    /// Processes a completion with the data received for it, and stores the server's properties in
+    /// `found`. Returns the next step.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if the queue cannot be set up.
@@ -193,7 +194,8 @@ impl Setup {
         Next::Ask(Box::new(ask))
     }
 
-    /// Handles the status of a failed command.
+    /// Returns the step that follows a failed command, or the reason why the queue cannot be set
+    /// up.
     fn refused(
         &mut self,
         status: Status,

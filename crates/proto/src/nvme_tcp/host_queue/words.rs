@@ -20,12 +20,12 @@ pub struct HostOptions {
     pub host: String,
     /// The host's identifier, the same on all its connections.
     pub host_id: [u8; 16],
-    /// The namespace's identifier.
+    /// The identifier of the namespace to use.
     pub nsid: u32,
     /// The number of I/O queues, each a connection of its own. With none, the host only identifies
     /// the server.
     pub queues: usize,
-    /// The number of commands in flight on each I/O queue.
+    /// The most commands in flight on each I/O queue.
     pub queue_depth: u16,
     /// The digests to ask for.
     pub digests: Digests,
@@ -61,7 +61,7 @@ pub struct Found {
     pub(super) capsule_bytes: usize,
     /// The controller's identifier.
     pub(super) cntlid: u16,
-    /// The attempt that found it.
+    /// The number of the attempt that created the controller.
     pub(super) attempt: u64,
 }
 
@@ -80,7 +80,7 @@ pub enum Refusal {
     NotAuthenticated,
     /// The authentication failed.
     NotProven(ProofFailure),
-    /// No such namespace exists; the first few that do.
+    /// The namespace does not exist. The list has the identifiers of the first existing namespaces.
     NoNamespace(Vec<u32>),
     /// The controller grants fewer I/O queues.
     Queues {
@@ -89,11 +89,11 @@ pub enum Refusal {
         /// The number granted.
         granted: u16,
     },
-    /// The controller's queues are shallower.
+    /// The controller permits fewer commands on a queue.
     Depth {
-        /// The depth asked for.
+        /// The number of commands asked for.
         wanted: u16,
-        /// The largest depth.
+        /// The most commands that the controller permits.
         most: u16,
     },
     /// The server requests data in pieces, which this host does not support.

@@ -128,7 +128,7 @@ fn field(text: &str) -> [u8; 256] {
     field
 }
 
-/// Returns the data of a Connect.
+/// Returns the Connect command of a queue with `size` entries.
 pub fn connect_entry(queue: u16, size: u16, keep_alive_ms: u32) -> ConnectCommand {
     ConnectCommand {
         opcode: FABRICS_OPCODE,
@@ -153,7 +153,7 @@ pub fn connect_data(host: &Host, subsystem: &str, cntlid: u16) -> ConnectData {
     }
 }
 
-/// A controller, from its host's side.
+/// A controller from its host's side, with the admin queue.
 #[derive(Debug)]
 pub struct Session {
     pub fabric: Arc<Fabric>,
@@ -182,7 +182,8 @@ pub fn connect(
     session
 }
 
-/// Gives a queue that has left to a connection.
+/// Attaches a queue that has left its worker to a connection; `None` if no queue moves under this
+/// number.
 pub fn attach(fabric: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
     let mut queue = fabric.claim(number, worker).unwrap()?;
     queue.settle(conn).unwrap();
@@ -229,7 +230,7 @@ impl Session {
         self.next_cid
     }
 
-    /// Carries out a command of the admin queue that ends at once.
+    /// Carries out a command of the admin queue that ends at once. Returns its result and its data.
     pub fn run(&mut self, entry: &Submission, payload: &[u8]) -> Result<(u64, Vec<u8>), Status> {
         self.run_at(entry, payload, Instant::ZERO)
     }
@@ -313,7 +314,7 @@ impl Session {
         self.run(&entry, &[]).map(|(value, _)| value)
     }
 
-    /// Parks an event request.
+    /// Sends an event request, and returns its identifier.
     pub fn await_event(&mut self) -> u16 {
         let cid = self.cid();
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, cid, 0);
@@ -348,7 +349,7 @@ pub fn log_entry(cid: u16, page: LogPage, bytes: u32, offset: u64) -> Submission
     entry
 }
 
-/// Carries out a command of the controller that ends at once.
+/// Carries out a command of the controller that ends at once. Returns its result and its data.
 pub fn run(
     queue: &mut Queue,
     entry: &Submission,
@@ -413,7 +414,7 @@ pub fn auth_entry(kind: FabricsKind, cid: u16, length: u32) -> AuthCommand {
     }
 }
 
-/// Returns the structure at the beginning of data.
+/// Returns the structure at the beginning of `data`.
 pub fn read<T: FromBytes + KnownLayout + Immutable>(data: &[u8]) -> T {
     T::read_from_prefix(data).expect("data is long enough").0
 }

@@ -34,16 +34,16 @@ struct Whole {
     payload: Vec<u8>,
 }
 
-/// The controller's end, and a worker's part for it.
+/// The controller's end of a connection, and the state of a worker that serves it.
 pub struct Target {
     pub session: ControllerSession,
-    /// The bytes that it has sent.
+    /// The bytes that the session has sent.
     pub out: Vec<u8>,
-    /// The reason for its end.
+    /// The reason for the connection's end.
     pub ended: Option<Fatal>,
-    /// The tenants that it has announced.
+    /// The tenants that the session has announced.
     pub charged: Vec<Option<TenantId>>,
-    /// The fence that its session has announced.
+    /// The fence that the session has announced.
     pub fence: Option<Arc<Fence>>,
     memory: Vec<u8>,
     awaited: SlotTable<Whole>,
@@ -54,15 +54,15 @@ pub struct Target {
     put_off: VecDeque<Request>,
     /// The admin queue, which keeps the controller alive.
     admin: Option<host::Session>,
-    /// The desks of the two workers between which it moves.
+    /// The desks of the two workers between which the session moves.
     pub desks: [Rc<WorkerFabric>; 2],
-    /// The number of moves between them.
+    /// The number of moves between the two workers.
     pub moves: u32,
-    /// Bytes that its session does not take yet.
+    /// Bytes that the session does not take yet.
     carried: Vec<u8>,
     /// `true` while another thread changes the fabric.
     is_shut: bool,
-    /// The current fabric, after the earlier ones.
+    /// The fabrics of the processes in which the session has been; the last one is current.
     fabrics: Vec<Arc<Fabric>>,
 }
 
@@ -96,8 +96,8 @@ impl Target {
         (target, data)
     }
 
-    /// Moves to the other worker, if that is possible now. Every third time another thread changes
-    /// the fabric at each step.
+    /// Moves the session to the other worker, if that is possible now. Every third time, another
+    /// thread changes the fabric at each step.
     pub fn travel(&mut self) {
         if self.ended.is_some() || !self.awaited.is_empty() || !self.session.is_settled() {
             return;
@@ -147,7 +147,7 @@ impl Target {
         self.say();
     }
 
-    /// Moves to another process with its controller, where `held` commands wait.
+    /// Moves the session and its controller to another process, where `held` commands wait.
     pub fn export(&mut self, held: Held) {
         let (from, to) = (self.fabric(), host::fabric(&host::config()));
         let mut admin = self.admin.take().expect("it goes once").admin;
@@ -189,7 +189,7 @@ impl Target {
         ControllerSession::unpack_at(self.desks[0].clone(), packed)
     }
 
-    /// Passes bytes to the session while another thread changes the fabric, and goes on behind that.
+    /// Passes bytes to the session while another thread changes the fabric, and goes on afterwards.
     pub fn feed_shut(&mut self, bytes: &[u8]) {
         self.is_shut = true;
         self.fabric().shut_while(|| self.feed(bytes));
@@ -197,7 +197,7 @@ impl Target {
         self.go_on();
     }
 
-    /// Lets the session go on with what it has news of.
+    /// Lets the session go on for as long as its worker's fabric has news for it.
     fn go_on(&mut self) {
         while self.ended.is_none() && self.hears_news() {
             self.attend();
@@ -281,7 +281,8 @@ impl Target {
         }
     }
 
-    /// Carries out one waiting request, if there is any.
+    /// Carries out one waiting request, or requests the payload of an awaited one. Returns `false`
+    /// if there is none.
     pub fn work(&mut self, chance: &mut Chance) -> bool {
         let many = self.waiting.len() + usize::from(!self.put_off.is_empty());
         if many == 0 || self.ended.is_some() {

@@ -53,16 +53,17 @@ impl Chance {
 
 /// The damage that a fuzz test does to a stream.
 pub(crate) struct Damage {
-    /// The smallest number of changed places; the largest is four.
+    /// The smallest number of changes to a stream; the largest is four.
     pub(crate) places_least: usize,
-    /// Values of bytes that mean something to the protocol.
+    /// Byte values that mean something to the protocol, which a change may put in.
     pub(crate) telling: [u8; 12],
-    /// The largest number of bytes that are repeated elsewhere.
+    /// The largest number of bytes that a change repeats elsewhere in the stream.
     pub(crate) copied: usize,
 }
 
 impl Damage {
-    /// Changes the stream in up to four places.
+    /// Damages the stream by up to four changes: other bytes, missing ones, or ones that are put
+    /// in.
     pub(crate) fn tamper(&self, chance: &mut Chance, bytes: &mut Vec<u8>) {
         for _ in 0..self.places_least + chance.below(5 - self.places_least) {
             let at = chance.below(bytes.len().max(1));
@@ -136,8 +137,8 @@ impl Tally {
     }
 }
 
-/// Feeds the pieces to a server's session and answers everything. Hellos are granted checksums if
-/// `checksums` is set.
+/// Feeds the pieces to a server's session, answers every request, and returns the session's events.
+/// Hellos are granted checksums if `checksums` is set.
 pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: bool) -> Vec<Heard> {
     let mut session = ServerSession::new();
     let mut heard = Vec::new();
@@ -189,7 +190,7 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
     heard
 }
 
-/// Checks that a request is one that a worker may believe.
+/// Checks that a session's request keeps what the contract promises to a worker.
 fn check_request(request: &Request) {
     assert!(request.stream < STREAMS_MAX);
     if let Some(range) = request.command.range() {
@@ -212,7 +213,7 @@ fn answer(session: &mut ServerSession, request: &Request) {
     assert_eq!(head.bytes().len(), 24);
 }
 
-/// Feeds the pieces to a client's session.
+/// Feeds the pieces to a client's session, and returns its events.
 pub(crate) fn listen<'a>(
     session: &mut ClientSession,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -270,7 +271,8 @@ fn owned(event: ClientEvent<'_>) -> ClientEvent<'static> {
     }
 }
 
-/// Returns a client's and a server's session after the hello, and the bytes of the greeting.
+/// A client's and a server's session after the hello, and the bytes that were exchanged. Version 1
+/// exchanges none.
 pub(crate) struct Pair {
     pub(crate) client: ClientSession,
     pub(crate) server: ServerSession,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Prints the seed when its round panics.
+/// The seed of a running round, which is printed if the round panics.
 struct Round(u64);
 
 impl Drop for Round {
@@ -18,7 +18,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a whole number"))
 }
 
-/// Returns `true` if the first seed is given.
+/// Returns `true` if `FUZZ_SEED` sets the first seed.
 pub(crate) fn is_replay() -> bool {
     number("FUZZ_SEED").is_some()
 }
