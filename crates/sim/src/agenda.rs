@@ -15,7 +15,7 @@ pub(crate) struct Agenda {
     is_calm: bool,
     /// `true` if a probe failed since the last turn.
     backs_off: bool,
-    /// The time of the next requests.
+    /// The time before which the peer makes no requests.
     pub(crate) rests_until: Instant,
 }
 

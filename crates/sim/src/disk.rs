@@ -108,7 +108,7 @@ type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
 enum Inside {
     /// A write of this request, or a piece of one.
     Write(u32),
-    /// A flush that began then.
+    /// A flush, and the time at which it began.
     Flush(Tick),
     /// Something else.
     Other,

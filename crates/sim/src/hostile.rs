@@ -236,7 +236,7 @@ impl Hostile {
         self.outbox.truncate(left);
     }
 
-    /// Returns an unusual request, or a valid one.
+    /// Composes an unusual request, or a valid one.
     fn odd(&mut self, version: u8) {
         let first = self.outbox.len();
         let opcode = if self.chance.happens(0.7) { 0 } else { 1 };

@@ -87,7 +87,7 @@ pub(crate) struct Ledger {
     lost: Vec<u32>,
     /// The time at which a device began the latest flush of those that it has carried out.
     flushed: Tick,
-    /// A device has answered a command with an error of the medium.
+    /// `true` if a device has answered a command with an error of the medium.
     has_media_errors: bool,
     marks: Marks,
 }

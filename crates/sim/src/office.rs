@@ -89,7 +89,7 @@ impl Office {
         tenant
     }
 
-    /// Returns a worker's line, which can be taken once.
+    /// Returns a worker's line to the control plane. It can be taken once.
     pub(crate) fn line(&mut self, worker: usize) -> Line<WatchedMailbox> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");
         let doubles = self.sabotage == Sabotage::DoubledMoves;
@@ -222,7 +222,7 @@ impl Office {
         }
     }
 
-    /// Returns an SLO that may fit.
+    /// Returns a random SLO that the device may be able to keep; `None` for best effort.
     fn slo(&mut self) -> Option<Slo> {
         tenants::slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
     }

@@ -60,7 +60,7 @@ pub enum Kind {
     Packets,
 }
 
-/// The capacity that the control plane assumes for the device.
+/// The choices for the control plane of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfficePlan {
     /// Tokens a second at 500 µs; `None` means first come, first served.
@@ -122,7 +122,7 @@ pub(crate) struct Plan {
     pub(crate) happenings: Vec<(Duration, Happening)>,
 }
 
-/// Picks an element.
+/// Picks a random element.
 pub(crate) fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
     from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
 }
@@ -286,8 +286,7 @@ fn hosts(
     (0..count).map(host).collect()
 }
 
-/// Configures a host that often disconnects and reconnects at once, while its requests are still at
-/// a device.
+/// Makes a host disconnect often and reconnect at once, while its requests are still at a device.
 fn lose_patience(host: &mut nvme::Habits) {
     host.lapses.hangs_up = 0.1;
     host.backoff = 1_000_000..=2_000_000;
@@ -298,8 +297,8 @@ fn lose_patience(host: &mut nvme::Habits) {
     host.hot_blocks = host.hot_blocks.min(8);
 }
 
-/// Configures a device that is often so late that such a host reconnects first, with each write
-/// waiting only for itself.
+/// Makes a worker's device often so late that a host that disconnects often reconnects first. Each
+/// write waits only for writes to its own blocks.
 fn try_patience(worker: &mut WorkerPlan) {
     worker.disk.lateness.rare = 2_000_000..=100_000_000;
     worker.disk.lateness.share = 0.05;

@@ -138,7 +138,8 @@ impl Site {
         self.make(common, line, scheduler, arena);
     }
 
-    /// Takes the memory of a worker at rest.
+    /// Ends a worker at rest, and gives its memory to the arena. Returns its line and its
+    /// scheduler.
     pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<WatchedMailbox>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
@@ -185,7 +186,7 @@ impl Site {
         turn
     }
 
-    /// Stalls the device: no command completes until then.
+    /// Stalls the device: no command completes before `until`.
     pub(crate) fn stall(&mut self, until: Instant) {
         self.marks.hit(Mark::DeviceStalled);
         self.switch.stall();

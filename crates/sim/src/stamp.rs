@@ -54,7 +54,7 @@ pub(crate) fn read(lba: u64, block: &[u8]) -> Result<Content, String> {
     if good { Ok(Content::By(op)) } else { Err(format!("block {lba} of request {op} is torn")) }
 }
 
-/// Returns the request that a payload's first block names.
+/// Returns the request that a payload's first block names; `None` if the block has no stamp.
 pub(crate) fn writer(payload: &[u8]) -> Option<u32> {
     let word = u64::from_le_bytes(payload.get(..8)?.try_into().ok()?);
     (word & 0xffff_ffff_0000_0000 == MAGIC).then_some(word as u32)

@@ -421,7 +421,8 @@ impl Steady {
         }
     }
 
-    /// Checks what a read shows beyond the model: blocks to compare, and atomic groups.
+    /// Remembers the content of a compared block that a read shows, and checks that a read of an
+    /// atomic group shows all of one write.
     fn look(&mut self, range: Range, data: &[u8]) {
         if range.overlaps(COMPARED)
             && range.fits(layout::BLOCKS)

@@ -14,8 +14,8 @@ enum Stage {
     Waiting,
     /// A process.
     Served,
-    /// A process, which has said what it wants of the kernel. The kernel hears of it with the next
-    /// system call.
+    /// A process, which has called the kernel about the request. The call takes effect with the
+    /// next system call.
     Said,
 }
 
@@ -37,7 +37,8 @@ impl fmt::Debug for Held {
     }
 }
 
-/// A word of the process to the kernel.
+/// A call of the process to the kernel: to copy a write's data into a buffer, or to complete a
+/// request with a result.
 #[derive(Debug)]
 enum Call {
     Ask(u16, Buf),
@@ -51,7 +52,7 @@ pub(super) type Ended = (u16, Held, i32);
 #[derive(Debug)]
 pub(super) struct Kernel {
     requests: Vec<Option<Held>>,
-    /// Words of the process that the kernel has not heard.
+    /// Calls of the process that the next system call brings to the kernel.
     calls: Vec<Call>,
     /// Writes whose data was copied.
     copied: Vec<(u16, Buf)>,
@@ -71,7 +72,7 @@ impl Kernel {
         }
     }
 
-    /// Returns a tag that names no request.
+    /// Returns a tag that names no request; `None` if the queue is full.
     pub(super) fn free_tag(&self) -> Option<u16> {
         self.requests.iter().position(Option::is_none).map(|tag| tag as u16)
     }
@@ -94,12 +95,13 @@ impl Kernel {
         gives || !self.copied.is_empty() || !self.freed.is_empty()
     }
 
-    /// Returns `true` if the process has completed requests and the kernel has not heard it.
+    /// Returns `true` if the process has completed requests, and no system call has told the
+    /// kernel.
     pub(super) fn has_answers(&self) -> bool {
         self.calls.iter().any(|call| matches!(call, Call::Complete(..)))
     }
 
-    /// Hears what the process has said, as in a system call. Returns the completed requests.
+    /// Carries out the calls of the process, as a system call does. Returns the completed requests.
     pub(super) fn hear(&mut self) -> Vec<Ended> {
         let mut ended = Vec::new();
         for call in std::mem::take(&mut self.calls) {
@@ -125,9 +127,9 @@ impl Kernel {
         ended
     }
 
-    /// Takes the end of the process in: what it has said and nobody heard is forgotten, and every
-    /// request waits again. Returns the memory of the process, and the number of completions that
-    /// were forgotten.
+    /// Takes note of the end of the process: its calls since the last system call are forgotten,
+    /// and every request waits again. Returns the memory of the process, and the number of
+    /// completions that were forgotten.
     pub(super) fn bury(&mut self) -> (Vec<Buf>, u64) {
         self.gives = false;
         let mut bufs = std::mem::take(&mut self.freed);
@@ -150,7 +152,7 @@ impl Kernel {
         self.requests[usize::from(tag)].as_mut().expect("the tag names a request")
     }
 
-    /// Notes that the process has said something of a request.
+    /// Notes a call of the process about a request.
     fn say(&mut self, tag: u16, call: Call) {
         let held = self.requests[usize::from(tag)].as_mut();
         let held = held.unwrap_or_else(|| panic!("{call:?}: nobody asked for it"));

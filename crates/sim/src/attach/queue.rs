@@ -46,7 +46,7 @@ pub(crate) struct Habits {
     pub(crate) seed: u64,
 }
 
-/// An attached volume.
+/// The plan of an attached volume: its queues, and the deaths of its processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) queues: Vec<Habits>,
@@ -272,8 +272,8 @@ impl AttachedQueue {
         begins
     }
 
-    /// Kills the process. What it has sent in a turn leaves, and what it has completed in it the kernel
-    /// does not hear.
+    /// Kills the process. Messages that it has sent in the turn still leave; completions of the
+    /// turn do not reach the kernel.
     fn die(&mut self, now: Instant) {
         self.marks.hit(Mark::AttachKilled);
         self.port.kill(now);

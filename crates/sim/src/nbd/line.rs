@@ -1,4 +1,4 @@
-//! A connection of a client.
+//! A place for the connections of an NBD client, one after the other.
 
 use contract::{BufPool, Command, ConnId, Frame, FrameHead, Instant, Streams};
 use proto::nbd::NbdClient;
@@ -105,7 +105,7 @@ impl Line {
         self.works[cookie] = Some(work);
     }
 
-    /// Says that no more requests come.
+    /// Tells the server that no more requests come (`NBD_CMD_DISC`).
     pub(super) fn say_goodbye(&mut self, now: Instant) {
         let Stage::Open(conn) = self.stage else { return };
         let head = RequestHead {
@@ -125,7 +125,8 @@ impl Line {
         self.heard = now;
     }
 
-    /// Returns the time since which the server has owed something and sent nothing.
+    /// Returns the time since which the server has owed something and sent nothing; `None` if it
+    /// owes nothing.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.is_owed().then_some(self.heard)
     }
@@ -148,7 +149,8 @@ impl Line {
         self.outbox.truncate(bytes);
     }
 
-    /// Sends what can be sent. Returns `true` if anything was.
+    /// Sends as much of the output as the network and the buffers take. Returns `true` if any was
+    /// sent.
     pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
         let (Stage::Open(conn) | Stage::Leaving(conn)) = self.stage else { return false };
         for head in self.session.speech() {

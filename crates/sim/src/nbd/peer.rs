@@ -32,11 +32,11 @@ const COMMAND_BLOCKS_MAX: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;
 /// The shares of bursts after which a client ends a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lapses {
-    /// Cuts it in the middle of the output.
+    /// The share after which the connection is cut in the middle of the output.
     pub(crate) cuts: f64,
-    /// Closes it before all answers can have arrived.
+    /// The share after which the connection is closed before all answers can have arrived.
     pub(crate) hangs_up: f64,
-    /// Says that no more requests come.
+    /// The share after which the client says that no more requests come.
     pub(crate) goodbyes: f64,
 }
 

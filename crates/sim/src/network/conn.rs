@@ -48,7 +48,7 @@ pub(super) struct Conn {
     pub(super) generation: u32,
     pub(super) phase: Phase,
     pub(super) paused: bool,
-    /// The destination of the next bytes.
+    /// The buffer that the user has lent for the next bytes; `None` if they go to a receive buffer.
     pub(super) target: Option<Target>,
     /// The other end: its host and its identifier there; `None` if it is gone.
     pub(super) peer: Option<(usize, ConnId)>,

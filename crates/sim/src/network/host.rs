@@ -93,8 +93,8 @@ impl Host {
         Some(index)
     }
 
-    /// Makes the next place one whose last connection's end was polled. Those of accepted connections
-    /// need not be: they are polled in order.
+    /// Makes the next place to be used one whose last connection's end was polled. Places of
+    /// accepted connections need not be such, since their events are polled in order.
     pub(super) fn prefer_seen_places(&mut self) {
         let ends = |event: &NetEvent, place| matches!(event, NetEvent::Closed { conn, .. } if conn.index == place);
         let is_seen = |&place: &u32| !self.events.iter().any(|event| ends(event, place));
@@ -185,7 +185,7 @@ impl Host {
         self.conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
     }
 
-    /// Returns `true` if every receive buffer is back and no frame is queued.
+    /// Returns `true` if every receive buffer is back, no frame is queued and no event waits.
     pub(super) fn is_at_rest(&self) -> bool {
         self.buffers.len() == self.buffers_max && self.frames == 0 && self.events.is_empty()
     }

@@ -36,7 +36,7 @@ use crate::partings::Partings;
 const RESET: i32 = 104;
 /// The error of a connection that timed out.
 const TIMED_OUT: i32 = 110;
-/// The error of a dial that nobody answers.
+/// The error of a dial while no server listens.
 const REFUSED: i32 = 111;
 /// The error of too many descriptors.
 const TOO_MANY: i32 = 24;
@@ -345,7 +345,8 @@ impl Network {
         self.hosts[host].connections()
     }
 
-    /// Returns `true` if every receive buffer is back and no frame is queued.
+    /// Returns `true` if every receive buffer of the host is back, no frame is queued and no event
+    /// waits.
     pub(crate) fn is_at_rest(&self, host: usize) -> bool {
         self.hosts[host].is_at_rest()
     }

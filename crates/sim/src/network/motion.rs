@@ -242,7 +242,7 @@ impl Network {
         true
     }
 
-    /// Returns an unfilled buffer, because its bytes will not come.
+    /// Gives back the unfilled buffer of a connection, because its bytes will not come.
     pub(super) fn release_target(&mut self, host: usize, index: u32) {
         if self.hosts[host].release_target(index) {
             self.marks.hit(Mark::FilledNothing);

@@ -16,9 +16,9 @@ use crate::layout::BLOCKS;
 pub(crate) const LISTENER: ListenerId = ListenerId(1);
 /// The listener's port at the fabric.
 pub(crate) const PORT: PortId = PortId(1);
-/// The subsystem that they use.
+/// The name of the subsystem that hosts connect to.
 pub(super) const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:world";
-/// The identifier of its only namespace, which is the good clients'.
+/// The identifier of the subsystem's only namespace, which is the good clients'.
 pub(super) const NSID: u32 = 1;
 /// The most entries of a queue.
 pub(super) const QUEUE_ENTRIES_MAX: u16 = 64;

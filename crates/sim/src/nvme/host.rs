@@ -43,11 +43,11 @@ const DOZE: Duration = Duration::from_millis(3_500);
 /// The shares of bursts after which a host fails its controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lapses {
-    /// Falls silent for so long that the keep-alive expires.
+    /// The share after which the host falls silent for so long that the keep-alive expires.
     pub(crate) dozes: f64,
-    /// Cuts a connection in the middle of the output.
+    /// The share after which the host cuts a connection in the middle of the output.
     pub(crate) cuts: f64,
-    /// Closes the connections before all answers can have arrived.
+    /// The share after which the host closes the connections before all answers can have arrived.
     pub(crate) hangs_up: f64,
 }
 

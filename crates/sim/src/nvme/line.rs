@@ -65,7 +65,7 @@ impl Line {
         self.uses.iter().filter(|one| one.is_none()).count() >= commands
     }
 
-    /// Returns an identifier for a command.
+    /// Takes a free identifier for a command with this purpose. There must be one.
     pub(super) fn name(&mut self, what: Use, now: Instant) -> CommandId {
         if !self.is_owed() {
             self.heard = now;
@@ -101,7 +101,8 @@ impl Line {
         self.heard = now;
     }
 
-    /// Returns the time since which the controller has owed an answer and sent nothing.
+    /// Returns the time since which the controller has owed an answer and sent nothing; `None` if
+    /// it owes none.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.is_owed().then_some(self.heard)
     }
@@ -180,7 +181,8 @@ impl Association {
         self.lines.len() > queues && self.lines.iter().all(|line| line.stage == Stage::Up)
     }
 
-    /// Returns the time since which the controller has owed an answer, of the longest silence.
+    /// Returns the earliest time since which the controller has owed an answer on one of the
+    /// connections and sent nothing there; `None` if it owes none.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.lines.iter().filter_map(Line::silent_since).min()
     }

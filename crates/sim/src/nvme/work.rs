@@ -35,7 +35,7 @@ pub(super) struct Work {
     pub(super) names: Vec<CommandId>,
     /// The number of its commands that have not ended; a fused pair has two.
     pub(super) left: usize,
-    /// The worst status of its commands that have ended.
+    /// The first failure of its commands that have ended, or success.
     pub(super) status: Status,
     /// The number of times that it was sent again.
     pub(super) reissues: u32,

@@ -60,7 +60,7 @@ pub struct Toll {
     pub longest: Duration,
     /// The p95 of each neighbour.
     pub p95: Vec<Duration>,
-    /// The windows of the promised neighbour, and those in which the promise was kept.
+    /// The number of windows of the promised neighbour, and of those in which the promise was kept.
     pub windows: (u64, u64),
 }
 
@@ -68,7 +68,7 @@ pub struct Toll {
 /// neighbours do not notice.
 ///
 /// # Panics
-/// Panics where they do, with a description.
+/// Panics if a neighbour notices the attackers, with a description.
 pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) -> Toll {
     let peace = Siege::new(seed, false, sabotage, arena, marks).run(arena);
     let toll = Siege::new(seed, true, sabotage, arena, marks).run(arena);

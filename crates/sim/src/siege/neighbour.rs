@@ -69,7 +69,7 @@ impl Neighbour {
         self.next_at >= self.until && self.due.is_empty() && self.initiator.in_flight() == 0
     }
 
-    /// Returns the time since which the oldest request has waited.
+    /// Returns the time since which the oldest request has waited; `None` if no request waits.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         self.pending.iter().flatten().chain(self.due.front()).min().copied()
     }

@@ -23,7 +23,7 @@ pub(super) const PROMISE: Slo = Slo::new(1_000, 1_000, 90);
 #[derive(Clone, Debug)]
 pub(super) struct RaiderPlan {
     pub(super) connections: usize,
-    /// The weight of each conduct.
+    /// The weight of each behaviour of connections, in the order of [`Ruse::ALL`].
     pub(super) weights: [u64; Ruse::ALL.len()],
     /// The share of connections that leave by themselves.
     pub(super) leaves: f64,
@@ -121,7 +121,7 @@ fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
     }
 }
 
-/// Chooses an attacker: one conduct alone, or any mix.
+/// Chooses an attacker, whose connections have one behaviour alone or any mix of them.
 fn raider(chance: &mut Chance) -> RaiderPlan {
     let alone = chance.happens(0.25).then(|| chance.within(0..=Ruse::ALL.len() as u64 - 1));
     let weights = std::array::from_fn(|n| match alone {

@@ -22,7 +22,7 @@ const CHANCE_AT: usize = 49;
 /// The largest packet that a narrow path carries, in bytes.
 const NARROW: RangeInclusive<u64> = 1200..=1471;
 
-/// Old packets that can be repeated.
+/// The number of latest packets that can be repeated.
 const TAPE: usize = 256;
 
 /// The behaviour of the network of packets.
@@ -116,7 +116,7 @@ impl Air {
         self.places[self.workers[0]].address
     }
 
-    /// Sends a packet.
+    /// Sends a packet, which may be lost, doubled, damaged or late on its way.
     pub(super) fn carry(&mut self, from: usize, to: SocketAddr, bytes: Vec<u8>) {
         let Some(to) = self.addressee(to, &bytes) else { return };
         let is_dark = |place: &usize| self.places[*place].dark_until > self.now;
@@ -163,7 +163,7 @@ impl Air {
         self.places[flying.to].coming.insert((at, self.order), flying);
     }
 
-    /// Returns the place that a packet goes to.
+    /// Returns the place that a packet goes to; `None` if there is none for its address.
     fn addressee(&self, to: SocketAddr, bytes: &[u8]) -> Option<usize> {
         if to != self.server() {
             return self.places.iter().position(|place| place.address == to);

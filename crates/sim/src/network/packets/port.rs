@@ -64,7 +64,8 @@ impl PacketPort {
         [arrives_at, self.packets.borrow().wake_at()].into_iter().flatten().min()
     }
 
-    /// Kills the host's process: its connections end at once. Every second one is said to end.
+    /// Kills the host's process: its connections end at once. In half of the cases the other ends
+    /// are told.
     pub(crate) fn kill(&self, now: Instant) {
         self.settle(now);
         let mut packets = self.packets();
