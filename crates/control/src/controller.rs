@@ -128,8 +128,8 @@ impl WorkerController {
         self.outgoing[worker].push_back(tell);
     }
 
-    /// Takes the workers' reports since the last call for which no command waited, at most the
-    /// latest [`REPORTS_MAX`].
+    /// Takes the workers' reports since the last call for which no command waited. If there were
+    /// more than 1024, only the latest are left.
     pub fn take_reports(&mut self) -> impl Iterator<Item = Report> {
         self.reports.drain(..)
     }

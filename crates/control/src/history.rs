@@ -14,7 +14,7 @@ use crate::info::DeviceInfo;
 use crate::measured::Measured;
 use crate::standing::Standing;
 
-/// Number of windows that are kept.
+/// Number of windows, of a second each, that are kept.
 pub(crate) const WINDOWS_MAX: usize = 300;
 
 /// Number of windows in a minute, and of minutes that are kept.
@@ -151,10 +151,10 @@ impl SecondOfDevice {
 /// The windows of the last five minutes, and the minutes of the last day.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The windows, oldest first, at most [`WINDOWS_MAX`].
+    /// The windows of a second, oldest first, at most [`WINDOWS_MAX`].
     windows: VecDeque<Window>,
     ended: u64,
-    /// The minutes, oldest first, at most [`MINUTES_MAX`].
+    /// The windows of a minute, oldest first, at most [`MINUTES_MAX`].
     minutes: VecDeque<Window>,
     minutes_ended: u64,
     /// The minute that has begun, and the number of its windows.
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(numbers(311).len(), WINDOWS_MAX, "of another run");
     }
 
-    /// A window with so many requests and reads, late tenants, and a device.
+    /// Returns a window with so many requests and reads, late tenants, and a device.
     fn window(requests: u32, late: u32) -> Window {
         let mut window = Window { requests: requests.into(), ..Window::default() };
         (window.reads[3], window.standings[0]) = (requests, late);

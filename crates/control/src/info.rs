@@ -30,7 +30,7 @@ pub struct Admission {
     pub share: Share,
 }
 
-/// The reason for a refusal.
+/// The reason that a change of tenants or devices is refused, or that an SLO would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -75,7 +75,7 @@ pub enum Refusal {
     },
     /// Clients of one tenant have made the maximum number of tenants.
     TooMany {
-        /// The maximum number.
+        /// The maximum number of tenants that the clients of one tenant may make.
         tenants_max: usize,
     },
     /// Another process takes over: nothing changes until the hand-over has ended.

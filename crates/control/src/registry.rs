@@ -394,7 +394,7 @@ impl TenantRegistry {
         }
     }
 
-    /// Returns the devices with their activity, in the order of their places.
+    /// Returns the descriptions of the devices with their activity, in the order of their indices.
     pub fn device_flows(&self) -> Vec<(DeviceInfo, DeviceFlow)> {
         self.activity.device_flows(&self.devices)
     }

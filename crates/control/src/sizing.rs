@@ -89,7 +89,7 @@ pub struct Sizing {
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     uneven_since: Option<Instant>,
-    /// Time before which nothing is done.
+    /// Time before which no step is taken.
     rests_until: Instant,
     /// Workers that received connections by a shift, and the time until which they give none away.
     keeping: Vec<(usize, Instant)>,

@@ -14,7 +14,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Adds other sums.
+    /// Adds the requests, bytes and samples of `other`.
     pub(crate) fn add(&mut self, other: &Work) {
         self.requests.iter_mut().zip(other.requests).for_each(|(to, from)| *to += from);
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use control::WorkerController;
 use io::{ThreadAccount, Waits};
 
-/// The accounts by worker. Clones are cheap and share the accounts.
+/// The kernel's accounts of the workers' threads, by worker. Clones are cheap and share the
+/// accounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     all: Arc<[OnceLock<Option<ThreadAccount>>]>,

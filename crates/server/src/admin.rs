@@ -76,7 +76,8 @@ impl ServerParts for Crew {
     }
 }
 
-/// The parts of the admin API that last as long as the server.
+/// The parts of the admin API that last as long as the server: its configured addresses, its audit
+/// log and its credentials.
 pub(crate) struct Office {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,

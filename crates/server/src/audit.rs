@@ -47,7 +47,7 @@ struct State {
     is_hung: AtomicBool,
 }
 
-/// An order for the writer.
+/// An order for the thread that writes the file.
 #[derive(Debug)]
 enum Order {
     /// Writes the pending lines.
@@ -124,7 +124,7 @@ impl AuditFile {
     /// Opens the file again by its path, since it may have been renamed.
     ///
     /// # Errors
-    /// Says why that cannot be; then lines go where they went.
+    /// The file cannot be opened; then lines go to the same file as before.
     pub(crate) fn reopen(&self) -> Result<(), String> {
         self.order(Order::Reopen)
     }
@@ -160,7 +160,7 @@ impl State {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Runs the thread that writes.
+    /// Carries out the orders on the writer's thread, until nobody can send any more.
     fn write(&self, path: &Path, orders: &Receiver<(Order, SyncSender<io::Result<()>>)>) {
         while let Ok((order, reply)) = orders.recv() {
             let done = self.lock().carry_out(order, path);
@@ -268,7 +268,8 @@ fn check_kind(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the file. Returns `true` with it if the file ends in the middle of a line.
+/// Opens the file of an audit log for appending. Returns `true` with it if the file ends in the
+/// middle of a line.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     check_kind(path)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
@@ -365,7 +366,8 @@ mod tests {
         assert_eq!(paths(&path), ["a", "b", "c"]);
     }
 
-    /// The kernel says once that a sync has failed, and the next one finds nothing to do.
+    /// Tests that lines are written again after a failed sync: the kernel reports the failure once,
+    /// and the next sync finds nothing to do.
     #[test]
     fn what_the_disk_did_not_take_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -385,7 +387,8 @@ mod tests {
         assert_eq!(paths(&path), ["a", "b", "c", "d"]);
     }
 
-    /// A server whose log ends in half a line refuses changes, but starts and answers questions.
+    /// Tests that a server whose log ends in half a line starts and answers questions, though it
+    /// refuses changes.
     #[test]
     fn half_a_line_on_a_full_disk_does_not_keep_a_server_from_starting() {
         let folder = tempfile::tempdir().unwrap();

@@ -138,12 +138,12 @@ impl Live {
         self.reconciler.set_older(is_there);
     }
 
-    /// Keeps the identities of the disks that serve, which the next start compares.
+    /// Stores the identities of the disks that serve, which the next start compares.
     pub(crate) fn keep_disks(&self) {
         disks::keep_identities(&self.reconciler.ground.places, &mut self.lock());
     }
 
-    /// Returns the NVMe fabric, if a listener ever spoke NVMe.
+    /// Returns the NVMe fabric; `None` if no listener ever spoke NVMe.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.reconciler.fabric()
     }
@@ -250,7 +250,7 @@ impl Live {
         }
     }
 
-    /// Returns the identity of the state file, if changes are kept.
+    /// Returns the identity of the state file; `None` if changes are not kept.
     pub(crate) fn state_at(&self) -> Option<StateAt> {
         self.lock().store.as_ref().map(Store::at)
     }
@@ -261,12 +261,12 @@ impl Live {
         }
     }
 
-    /// Returns the namespaces.
+    /// Returns the namespaces that the server serves, by number.
     pub(crate) fn spaces(&self) -> Vec<Space> {
         self.lock().world.spaces.clone()
     }
 
-    /// Returns the changes so far.
+    /// Returns the live changes so far.
     ///
     /// # Errors
     /// The disk that keeps the changes does not answer.

@@ -159,10 +159,10 @@ impl Teller {
     }
 }
 
-/// The number of events written from each place, shared by all threads.
+/// The number of events written from each place in the code, shared by all threads.
 static LIMITS: Throttle = Throttle::new(BURST);
 
-/// The number of errors written from each place, shared by all threads.
+/// The number of errors written from each place in the code, shared by all threads.
 static ERRORS: Throttle = Throttle::new(BURST_OF_ERRORS);
 
 struct Throttle {
@@ -204,7 +204,7 @@ impl Throttle {
     }
 }
 
-/// A limit on the rate of lines.
+/// The filter that limits the number of events from each place in the code.
 struct Limit {
     started: Instant,
 }
@@ -248,7 +248,8 @@ mod tests {
         assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
     }
 
-    /// A peer may cause any number of errors.
+    /// Tests that errors are limited too, and not by warnings, since a peer may cause any number of
+    /// errors.
     #[test]
     fn errors_are_limited_too_and_not_by_warnings() {
         #[derive(Clone, Default)]

@@ -298,7 +298,7 @@ impl Orders {
         self.workers[worker].quiet.store(true, Ordering::Release);
     }
 
-    /// Returns true if all workers are quiet.
+    /// Returns `true` if all workers drain and have nothing in flight.
     pub(crate) fn are_quiet(&self) -> bool {
         self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }

@@ -12,7 +12,7 @@ use flash::Null;
 
 use crate::volumes::Volume;
 
-/// The devices of a server by place.
+/// The devices of a server, by the index by which workers, schedulers and counters know a device.
 #[derive(Debug, Default)]
 pub(crate) struct Places(RwLock<Vec<Place>>);
 
@@ -37,7 +37,7 @@ impl Places {
     /// Maximum number of devices that a server has at one time.
     pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
 
-    /// Returns the table of these devices, each with its name, in the order of their places.
+    /// Returns the table of these devices, each with its name. Their positions are their indices.
     pub(crate) fn of(named: Vec<(String, Volume)>) -> Places {
         let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
         Places(RwLock::new(named.into_iter().map(place).collect()))
@@ -72,7 +72,7 @@ impl Places {
         self.all().into_iter().find(|disk| disk.name == name)
     }
 
-    /// Returns the present devices, in the order of their places.
+    /// Returns the present devices, in the order of their indices.
     pub(crate) fn all(&self) -> Vec<Disk> {
         let there = |(place, at): (usize, &Place)| {
             Some(Disk { place, name: at.name.clone(), volume: at.volume.clone()? })
@@ -80,7 +80,7 @@ impl Places {
         self.read().iter().enumerate().filter_map(there).collect()
     }
 
-    /// Returns the geometries of all devices, by place. A removed device has no blocks.
+    /// Returns the geometries of all devices, by index. A removed device has no blocks.
     pub(crate) fn geometries(&self) -> Vec<Geometry> {
         let geometry = |place: &Place| match &place.volume {
             Some(volume) => volume.geometry(),
@@ -89,7 +89,7 @@ impl Places {
         self.read().iter().map(geometry).collect()
     }
 
-    /// Adds a device in a [vacant](Places::vacant) place.
+    /// Adds a device at a [vacant](Places::vacant) index.
     pub(crate) fn put(&self, place: usize, name: &str, volume: Arc<Volume>) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         let added = Place::of(name, volume);
@@ -102,8 +102,8 @@ impl Places {
         }
     }
 
-    /// Removes the device in a place; the device is closed with its last queue. `is_left` means
-    /// that no worker has it open, so that the place can be reused.
+    /// Removes the device at an index; the device is closed with its last queue. `is_left` means
+    /// that no worker has it open, so that the index can be reused.
     pub(crate) fn remove(&self, place: usize, is_left: bool) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         (all[place].volume, all[place].is_vacant) = (None, is_left);

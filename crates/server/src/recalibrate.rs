@@ -192,6 +192,7 @@ impl Recalibrations {
 
     /// Locks all models: only the holder of the guard may change one. Taken before any other lock.
     ///
+    /// # Errors
     /// Fails if the device is being measured, or is about to be, since the result would refer to
     /// the old model. Fails if the disk that stores models does not answer.
     pub(crate) fn hold_models(&self, device: &str) -> Result<MutexGuard<'_, ()>, Problem> {

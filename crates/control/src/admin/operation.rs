@@ -40,7 +40,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Takes the head of a request.
+    /// Makes a call from the head of a request.
     ///
     /// # Errors
     /// Fails if the path is not UTF-8.

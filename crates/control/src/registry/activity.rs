@@ -78,7 +78,8 @@ impl Activity {
         now.since(self.measured_at)
     }
 
-    /// Returns the devices that exist with their activity, in the order of their places.
+    /// Returns the descriptions of the devices that exist with their activity, in the order of
+    /// their indices.
     pub(super) fn device_flows(&self, devices: &Devices) -> Vec<(DeviceInfo, DeviceFlow)> {
         let flows = self.flows.devices();
         let there = devices.there().map(|(place, device)| (device.info(), flows[place]));

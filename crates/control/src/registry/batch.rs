@@ -18,7 +18,7 @@ pub enum TenantChange {
     Set {
         /// Name of the tenant.
         name: String,
-        /// The new promise.
+        /// The new promise. Without a share, a best-effort tenant keeps its share.
         to: Promise<Option<Share>>,
         /// The new note; an empty text removes it, and `None` leaves it as it is.
         note: Option<String>,

@@ -163,7 +163,8 @@ impl TenantRegistry {
         Ok(())
     }
 
-    /// Watches the chores of the device at a place. With a model, writes are taxed for them.
+    /// Watches the chores of the device with the index `place`. With a model, writes are taxed for
+    /// them.
     pub fn expect_chores(&mut self, place: usize, chores: Arc<dyn Chores>, now: Instant) {
         self.devices.at_mut(place).expect_chores(chores, now);
         self.price_tenants(place);

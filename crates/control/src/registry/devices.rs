@@ -33,27 +33,27 @@ impl Devices {
         Devices { all, past: Vec::new(), tenants_max, observed_at: Instant::ZERO }
     }
 
-    /// Returns the device at a place, which may be removed.
+    /// Returns the device at an index, which may be removed.
     pub(super) fn at(&self, place: usize) -> &DeviceEntry {
         &self.all[place]
     }
 
-    /// Returns the device at a place, for changes.
+    /// Returns the device at an index, for changes.
     pub(super) fn at_mut(&mut self, place: usize) -> &mut DeviceEntry {
         &mut self.all[place]
     }
 
-    /// Returns the number of device places, those of removed devices included.
+    /// Returns the number of device indices, those of removed devices included.
     pub(super) fn places(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns the devices that exist, with their places.
+    /// Returns the devices that exist, with their indices.
     pub(super) fn there(&self) -> impl Iterator<Item = (usize, &DeviceEntry)> {
         self.all.iter().enumerate().filter(|(_, device)| !device.is_gone)
     }
 
-    /// Returns the place of a device; the first device by default.
+    /// Returns the index of a device; by default, of the first device.
     ///
     /// # Errors
     /// Fails if there is no such device.
@@ -76,7 +76,7 @@ impl Devices {
         Refusal::NoDevice { name: name.to_owned(), known }
     }
 
-    /// Returns the devices that exist, in the order of their places.
+    /// Returns the descriptions of the devices that exist, in the order of their indices.
     pub fn infos(&self) -> Vec<DeviceInfo> {
         self.there().map(|(_, device)| device.info()).collect()
     }
@@ -105,7 +105,7 @@ impl Devices {
         devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
     }
 
-    /// Returns the place of a device, and the state that its workers share.
+    /// Returns the index of a device, and the state that its workers share.
     ///
     /// # Errors
     /// Fails if there is no such device.
@@ -137,7 +137,7 @@ impl Devices {
         (registry.totals(), registry.shared().held())
     }
 
-    /// Returns the token flows of the devices' registries since the start, by device place.
+    /// Returns the token flows of the devices' registries since the start, by device index.
     pub(super) fn made(&self) -> Vec<Tokens> {
         self.all.iter().map(DeviceEntry::made).collect()
     }
@@ -172,7 +172,8 @@ impl Devices {
     }
 
     /// Changes a tenant's promise to `to`, which is `promise` with the share that the tenant has.
-    /// The tenant goes from one place to another, where it was best effort, or stays.
+    /// The tenant moves from the device with the index `from` to that with the index `place`, where
+    /// it was best effort, or stays.
     ///
     /// # Errors
     /// Fails if the device does not take the promise (`Ok`), or does not admit it; then nothing has
@@ -243,7 +244,7 @@ impl Devices {
         }
     }
 
-    /// Adds a device without tenants, in the next place or that of a removed device.
+    /// Adds a device without tenants, at the next index or that of a removed device.
     ///
     /// # Errors
     /// Fails if there is a device of this name.
@@ -281,7 +282,7 @@ impl Devices {
     }
 
     /// Observes all devices. `waited` is the longest time since the last call for which a worker
-    /// waited for a processor. Returns the places of the devices whose prices have changed.
+    /// waited for a processor. Returns the indices of the devices whose prices have changed.
     pub(super) fn observe(&mut self, waited: Duration, now: Instant) -> Vec<usize> {
         self.observed_at = now;
         let there = self.all.iter_mut().enumerate().filter(|(_, device)| !device.is_gone);
@@ -293,8 +294,8 @@ impl Devices {
         self.all.iter_mut().for_each(|device| device.charge_chores(now));
     }
 
-    /// Takes the tokens that tenants hold, by place, and returns them together with the tenants'
-    /// debts ([`qos::Registry::bequeath`]).
+    /// Takes the tokens that tenants hold, by device index, and returns them together with the
+    /// tenants' debts ([`qos::Registry::bequeath`]).
     pub(super) fn bequeath(&mut self, now: Instant) -> Vec<(usize, Vec<(TenantId, Holding)>)> {
         let devices = self.all.iter_mut().enumerate();
         devices.map(|(place, device)| (place, device.registry.bequeath(now))).collect()

@@ -31,9 +31,9 @@ pub fn foresee(
 /// A registry as it would be after some changes.
 struct Supposed<'a> {
     registry: &'a TenantRegistry,
-    /// Devices that do not exist yet; their places follow those of the others.
+    /// Devices that do not exist yet; their indices follow those of the existing devices.
     new: &'a [DeviceEntry],
-    /// The promises of devices that have changes, by place.
+    /// The promises of devices that have changes, by device index.
     devices: BTreeMap<usize, Foresight<'a>>,
     /// The new tenants by name, each with a number that no tenant has.
     tenants: HashMap<&'a str, TenantId>,

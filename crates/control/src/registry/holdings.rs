@@ -11,7 +11,7 @@ use super::{TenantRegistry, TenantTable};
 pub struct Held {
     /// Name of the tenant.
     pub tenant: String,
-    /// The device's place in the order of configuration.
+    /// The index of the device.
     pub device: usize,
     /// The tenant's tokens or debt at the device.
     pub holding: Holding,

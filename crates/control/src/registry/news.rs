@@ -9,7 +9,7 @@ use contract::{Namespace, NamespaceId, Tell, TenantId};
 pub(super) struct WorkerNews {
     /// Tenants that were unregistered.
     leaves: Vec<TenantId>,
-    /// Changes of namespaces.
+    /// Messages about changes of namespaces.
     places: Vec<Tell>,
     /// Total number of namespace changes.
     placed: u64,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Changes;
 use super::files::{self, BYTES_MAX, Directory, Written, digest};
 
-/// The beginning of a line.
+/// The beginning of a line of the log: its format and the format's version.
 const FORMAT: &str = "nearflash-change 1";
 
 /// Bytes of lines from which on a small state file is written anew. A larger state file is written
@@ -71,7 +71,7 @@ impl Step {
     }
 }
 
-/// The lines for one version of the state file; see the module.
+/// The log of changes since one version of the state file was written.
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     path: PathBuf,
@@ -144,7 +144,7 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
     kept.map(|()| file)
 }
 
-/// The contents of a log.
+/// The contents of a log, as far as they apply to the present state file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     steps: Vec<Step>,

@@ -92,8 +92,8 @@ impl Changes {
         Changes { own_name, reservations, named_models, models, disks, ..Changes::default() }
     }
 
-    /// Returns the numbers that listeners of the configuration without a number leave alone: those
-    /// of listeners that were added, and the ones kept of such listeners.
+    /// Returns the numbers that configured listeners without a number do not get: those of added
+    /// listeners, and those that are reserved for added listeners since removed.
     pub(crate) fn added_listeners(&self) -> Vec<u16> {
         let is_added = |change: &ListenChange| {
             matches!(change, ListenChange::Added(_)) || change.is_reserved()
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(Changes::default().made_to(&with).namespace, with.namespace);
     }
 
-    /// A renamed machine must not forget which hosts may connect.
+    /// Tests that a renamed machine does not forget which hosts may connect.
     #[test]
     fn who_may_connect_stays_when_the_machine_is_renamed() {
         let config = Config::default();
@@ -262,7 +262,8 @@ mod tests {
         assert_eq!(Changes::default().of(&named).own_name, None);
     }
 
-    /// A start would refuse a mistake in the state file, which nobody could edit.
+    /// Tests that an ANA state of a removed listener is left out, reported and kept. A start would
+    /// refuse it as a mistake, and nobody could edit it in the state file.
     #[test]
     fn what_was_said_of_a_listener_that_is_gone_is_left_out_and_told_and_stays() {
         let config = |urls: &[&str]| {

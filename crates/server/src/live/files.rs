@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 #[cfg(test)]
 pub(super) mod power;
 
-/// Bytes of the largest file that is read.
+/// Maximum size in bytes of a state file or log that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
 
 /// A file that is open for appending. A file that is created here is for its owner alone.

@@ -23,7 +23,7 @@ pub(super) struct Need {
     pub(super) blocks: u64,
 }
 
-/// The state before devices are enlarged.
+/// The sizes and the stored changes to which a failed change returns after it has enlarged devices.
 #[derive(Default)]
 pub(super) struct Growth {
     /// The devices, with their former sizes in blocks.

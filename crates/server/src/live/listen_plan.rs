@@ -94,7 +94,7 @@ fn is_fixed(at: &ListenAt) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns listeners at these ports, in places and with numbers from 1.
+    /// Returns listeners at these ports, with numbers from 1 and identifiers from 0.
     fn at(ports: &[u16]) -> Vec<ListenAt> {
         let one = |(n, port): (usize, &u16)| {
             let parsed = ListenAt::parse(&format!("nvme-tcp://127.0.0.1:{port}")).unwrap();

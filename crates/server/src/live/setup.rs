@@ -344,7 +344,8 @@ fn hides(host: &Host) -> bool {
     host.key.iter().chain(&host.former_key).chain(&host.controller_key).any(is_hidden)
 }
 
-/// Returns the entries of a table, each with its order and its name.
+/// Returns the entries of a table, each with the key by which it is known: a number to sort by, and
+/// its name in words.
 fn entries(table: Option<&Value>, key: &str) -> Vec<((u32, String), Table)> {
     let all = table.and_then(Value::as_array).into_iter().flatten();
     let all = all.filter_map(Value::as_table).zip(1..);

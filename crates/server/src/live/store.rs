@@ -429,7 +429,8 @@ mod tests {
         assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
     }
 
-    /// Programs of the first version know of no log, and would leave its changes out.
+    /// Tests that a file that may have a log is not of the first version, whose programs would
+    /// ignore the log.
     #[test]
     fn a_file_that_may_have_a_log_is_not_of_the_first_version() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -462,7 +463,8 @@ mod tests {
         assert_eq!(Store::open(&path, false).unwrap().1, with_key("two"));
     }
 
-    /// With neither file in its place, a server would start without any change.
+    /// Tests that going back leaves the broken file in its place until the other is whole. With
+    /// neither, a server would start without any change.
     #[test]
     fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -563,7 +565,8 @@ mod tests {
         assert_eq!(fs::read(beside(&path, "log.broken")).unwrap(), lines);
     }
 
-    /// Equal changes make an equal file, and lines of an earlier log are none of the present one.
+    /// Tests that an earlier log does not apply to a new state file, although equal changes make an
+    /// equal file.
     #[test]
     fn a_log_whose_state_file_was_removed_is_over_nothing() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();

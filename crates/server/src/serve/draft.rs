@@ -274,7 +274,7 @@ pub(super) fn parts(
     Mistakes::collect(|mistakes| parts_or(base, config, listen, &rooms, tenants, mistakes).0)
 }
 
-/// Returns the rooms for namespaces on devices of these sizes, by place.
+/// Returns the room for namespaces on each device, given the devices' sizes in blocks.
 fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
     blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
 }

@@ -20,7 +20,7 @@ use crate::places::Disk;
 use crate::tenancy::{lead, register, register_again};
 use crate::volumes::Volume;
 
-/// The identity of the process that asks to take over.
+/// The identity of a process that takes part in a take-over.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     /// The version of the program.
@@ -316,7 +316,8 @@ impl ServerInventory {
         Ok(())
     }
 
-    /// Returns the time without a sign of life after which the service manager ends the server.
+    /// Returns the time without a sign of life after which the service manager ends the server;
+    /// `None` if it waits for no sign.
     pub(super) fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog_us.map(Duration::from_micros)
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::listen::{ListenAt, url};
 
-/// A socket that listens and that the next process is passed.
+/// A listening socket that is passed to the successor, with its purpose and its addresses.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) role: Role,

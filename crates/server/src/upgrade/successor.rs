@@ -44,7 +44,7 @@ pub(crate) struct Successor {
     /// This process's identifiers of the predecessor's listeners, by their places in the
     /// predecessor.
     listeners: HashMap<u16, ListenerId>,
-    /// The permissions for the files of this process's sockets.
+    /// The permissions for the files of this process's sockets, by listener.
     modes: HashMap<ListenerId, u32>,
 }
 

@@ -607,7 +607,7 @@ mod tests {
         }
     }
 
-    /// Such a payload would be received where it has no room.
+    /// Tests that a payload is refused that would be received where it has no room.
     #[test]
     fn a_payload_that_the_session_does_not_expect_is_refused() {
         assert!(AnySession::unpack(b"x").is_none());

@@ -1,4 +1,5 @@
-//! The functions of the table for the server's activity, and the handler of traces.
+//! The functions of the API's operations that show the server's activity, and the handler of
+//! traces.
 
 use std::sync::Arc;
 use std::time::Duration;

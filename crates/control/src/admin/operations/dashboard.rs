@@ -1,5 +1,5 @@
-//! The functions of the table for the dashboard. The size of each answer is bounded, however many
-//! tenants there are.
+//! The functions of the API's operations for the dashboard. The size of each answer is bounded,
+//! however many tenants there are.
 
 use std::cmp::Ordering;
 

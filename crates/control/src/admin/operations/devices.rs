@@ -1,4 +1,4 @@
-//! The functions of the table for devices, their models and their recalibrations.
+//! The functions of the API's operations on devices, their models and their recalibrations.
 
 use crate::admin::dashboard::Model;
 use crate::admin::devices::{Recalibration, SetRecalibration, StartRecalibration};

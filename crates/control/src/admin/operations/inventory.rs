@@ -1,5 +1,5 @@
-//! The functions of the table for the server's inventory that do more than call the port, and the
-//! notes of changes for the audit log.
+//! The functions of the API's operations on the server's inventory that do more than call the port,
+//! and the notes of changes for the audit log.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The functions of the table for tenants.
+//! The functions of the API's operations on tenants.
 
 use std::slice;
 

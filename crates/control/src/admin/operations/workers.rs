@@ -1,4 +1,4 @@
-//! The functions of the table for workers and their connections.
+//! The functions of the API's operations on workers and their connections.
 
 use std::time::Duration;
 

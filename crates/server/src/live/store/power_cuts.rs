@@ -78,7 +78,7 @@ fn every_answered_change_survives_a_power_cut() {
     assert!(states > 90, "{states}");
 }
 
-/// A server acts on the state that it finds, and later changes build on it.
+/// Tests that a server that starts after a kill builds only on changes that no power cut undoes.
 #[test]
 fn a_server_that_was_killed_builds_on_nothing_that_a_power_cut_undoes() {
     for n in 0.. {
@@ -121,7 +121,8 @@ fn a_change_that_the_disk_refused_takes_none_with_it() {
     }
 }
 
-/// If the found state cannot be made durable, the next change writes it again.
+/// Tests that the state that a start finds is synced, or that the store is in doubt, so that the
+/// next change writes it again.
 #[test]
 fn what_is_found_at_a_start_is_synced_or_in_doubt() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -20,7 +20,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// A device on lines 1 to 3.
+/// The configuration of a device, which is on lines 1 to 3 of a test's file.
 const DEVICE: &str = "[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n";
 
 /// The configuration after the device, from line 4 on, and the expected messages.
