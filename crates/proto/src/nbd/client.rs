@@ -60,13 +60,13 @@ enum Stage {
 /// The properties of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The size in bytes.
+    /// The size of the export in bytes.
     pub bytes: u64,
-    /// `true` if writes are accepted.
+    /// `true` if the export accepts writes.
     pub is_writable: bool,
     /// Offsets and lengths are multiples of this number of bytes.
     pub block_bytes: u32,
-    /// The most data of a request in bytes.
+    /// The most bytes of data that a request may have.
     pub request_bytes_max: u32,
     /// `true` if replies to reads are structured.
     is_structured: bool,
@@ -122,7 +122,7 @@ pub enum ClientEvent<'a> {
     Ended {
         /// The request's cookie.
         cookie: u64,
-        /// The outcome.
+        /// The status of the request.
         status: Status,
     },
 }
@@ -323,7 +323,7 @@ impl NbdClient {
         self.chunk(&head, kind, &whole).map(Some)
     }
 
-    /// Begins to read a simple reply.
+    /// Begins to read a simple reply, whose data, if there is any, comes next.
     fn simple(&mut self, reply: &SimpleReply) -> Result<(), NbdRefusal> {
         let (cookie, error) = (reply.cookie.get(), reply.error.get());
         let is_structured = self.found.is_structured;
@@ -342,7 +342,8 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Begins to read a chunk, whose head is in `whole`.
+    /// Begins to read a chunk of a structured reply, whose head is in `whole`. Returns the event of
+    /// a hole; other chunks have none yet.
     fn chunk<'a>(
         &mut self,
         head: &ChunkHead,
@@ -451,7 +452,8 @@ impl NbdClient {
         Ok(())
     }
 
-    /// Processes a property of the export; unknown ones are skipped.
+    /// Processes an information item about the export: its size and flags, or its block sizes.
+    /// Other items are skipped.
     fn learn(&mut self, data: &[u8]) {
         let kind = data.first_chunk().map(|kind| InfoKind(u16::from_be_bytes(*kind)));
         match kind {

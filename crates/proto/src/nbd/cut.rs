@@ -72,10 +72,10 @@ pub(super) struct Cut {
     pub(super) tag: Tag,
     /// The number of blocks of the pieces that have not ended.
     pub(super) left: u32,
-    /// The first failure of a piece; a request whose pieces succeed, succeeds.
+    /// `Ok`, or the first failure of a piece.
     pub(super) status: Status,
     pub(super) in_order: bool,
-    /// `true` once the first piece's data was sent.
+    /// `true` once the first piece has ended, so that the reply to a request in order has begun.
     pub(super) has_begun: bool,
 }
 

@@ -1,9 +1,10 @@
-//! Outcomes as errors of the specification ("Error values").
+//! Translation between statuses of requests and error numbers of NBD (the specification's "Error
+//! values").
 
 use contract::{Kind, Status};
 use wire::nbd::errno;
 
-/// Returns the error of a request of this kind; zero for success.
+/// Returns the error number in the reply to a request of this kind; zero for success.
 pub(super) fn of(status: Status, kind: Kind) -> u32 {
     match status {
         Status::Ok => 0,
@@ -26,7 +27,7 @@ pub(super) fn of(status: Status, kind: Kind) -> u32 {
     }
 }
 
-/// Returns the outcome that a server means by an error.
+/// Returns the status that a server means by an error number.
 pub(super) fn meaning(error: u32) -> Status {
     match error {
         0 => Status::Ok,

@@ -48,7 +48,7 @@ pub(super) struct Handshake {
 /// The use of TLS on a connection that has a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tls {
-    /// The listener has none.
+    /// The listener has no TLS.
     None,
     /// The client has begun without TLS, though the listener has it.
     Passed,

@@ -1,4 +1,4 @@
-//! Upper limits of the protocol at the server.
+//! Upper limits of NBD at the server.
 
 use core::time::Duration;
 
@@ -13,14 +13,14 @@ pub const NAME_BYTES_MAX: usize = 4096;
 /// The most data of a read or a write in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// The time from the opening of a connection to the choice of an export.
+/// The time in which a client has to choose an export, before its connection is ended.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// The number of the meta context `base:allocation` on every connection.
 pub(super) const ALLOCATION: u32 = 1;
 
-/// The most requests of a connection that are cut and not answered. Another one waits.
+/// The most requests of a connection that are cut and not answered. Further requests wait.
 pub(super) const CUTS_MAX: usize = 16;
 
-/// The most blocks of a command of a device.
+/// The most 512-byte blocks of a command to a device, and so of a piece of a cut request.
 pub(super) const PIECE_BLOCKS_MAX: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;

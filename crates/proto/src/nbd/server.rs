@@ -60,7 +60,7 @@ pub struct NbdSession {
 /// The source of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The client sends it.
+    /// The client sends the payload.
     Client,
     /// The session fills a range with zeroes.
     Zeroes,
@@ -69,7 +69,7 @@ pub(super) enum Source {
 /// The refusal of a write whose data has not arrived: the request's cookie and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// There is none.
+    /// No write is refused.
     None,
     /// The data is still arriving.
     Held(Tag, u32),

@@ -212,13 +212,13 @@ impl Fabric {
         })
     }
 
-    /// Takes the requests whose rights were withdrawn by earlier changes. The caller waits until
-    /// they [have ended](Fabric::is_over).
+    /// Takes the requests of hosts whose rights earlier changes have reduced. The caller waits
+    /// until these requests [have ended](Fabric::is_over).
     pub fn take_withdrawal(&self) -> Withdrawal {
         self.with(|state| state.take_lost())
     }
 
-    /// Returns `true` once none of the withdrawn requests is at a device.
+    /// Returns `true` once none of the withdrawal's requests is at a device.
     pub fn is_over(&self, withdrawal: &mut Withdrawal) -> bool {
         self.with(|_| withdrawal.is_over())
     }

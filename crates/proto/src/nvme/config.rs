@@ -116,7 +116,7 @@ pub struct PortId(pub u16);
 pub struct Port {
     /// The port's number.
     pub id: PortId,
-    /// The form of `address`.
+    /// The address family of `address`.
     pub family: AddressFamily,
     /// The address that hosts are told, as text.
     pub address: String,
@@ -129,7 +129,7 @@ pub struct Port {
 pub struct Referral {
     /// The number of the referred port; no port of this fabric has it.
     pub id: PortId,
-    /// The form of `address`.
+    /// The address family of `address`.
     pub family: AddressFamily,
     /// The address, as text.
     pub address: String,
@@ -301,7 +301,7 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The text is no qualified name.
+    /// The text is no NVMe qualified name.
     Name(String),
     /// The text is too long or not printable ASCII.
     Text(String),
@@ -330,7 +330,8 @@ pub enum Refusal {
     Full(usize),
     /// A number in [`Limits`], or the number of workers, is not supported.
     Limits,
-    /// A saved reservation is inconsistent, or names what does not exist.
+    /// A saved reservation is inconsistent: it has too many or repeated registrants, or its holder
+    /// is not one of them.
     Restore,
 }
 

@@ -23,8 +23,8 @@ const ADMIN_QUEUE_ENTRIES: u16 = 32;
 /// The entry flag for permitting a persistent connection to this discovery subsystem.
 const PERSISTENT: u16 = 1 << 1;
 
-/// Returns the log as this host sees it: this discovery subsystem and the subsystems that admit
-/// the host, at each of their ports, and the referrals.
+/// Returns the discovery log as the controller's host sees it: this discovery subsystem and the
+/// subsystems that admit the host, at each of their ports, and the referrals.
 pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
     let own = Nqn::discovery();
     let mut entries: Vec<DiscoveryEntry> = Vec::new();

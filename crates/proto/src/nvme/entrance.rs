@@ -52,7 +52,7 @@ struct Asked {
     has_reserved: bool,
 }
 
-/// The worker that checks the keep-alive timers.
+/// The number of the worker that checks the timers of all controllers.
 const TIMER_WORKER: u16 = 0;
 
 /// The state of a fabric behind its door, and atomics that say whether to enter.
@@ -64,7 +64,7 @@ pub(super) struct Entrance {
     has_left: AtomicBool,
     /// By worker: `true` if actions wait for it.
     mail: Box<[AtomicBool]>,
-    /// The time at which the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
+    /// The time at which the next timer may expire, in nanoseconds; `u64::MAX` for never.
     expires_at: AtomicU64,
     pub(super) environment: Box<dyn Environment>,
 }

@@ -55,13 +55,13 @@ pub enum ExportError {
     Queues,
     /// The controller has more queues than can be handed over together.
     TooMany,
-    /// An action waits for one of its connections.
+    /// An action, such as an event to report, waits for one of the controller's connections.
     Mail,
     /// The host is authenticating.
     Proof,
     /// A command of the host waits for another host's requests, or for a change to be stored.
     Answer,
-    /// The controller is being reset.
+    /// Ended queues of the controller, as after a reset, still have requests at devices.
     Ending,
 }
 

@@ -25,7 +25,7 @@ use super::{admin, auth_commands, connect};
 #[derive(Debug)]
 pub struct Fabric {
     entrance: Entrance,
-    /// The current [`Held`](super::Held).
+    /// The number of the current [`Held`](super::Held): the commands that sessions hold back.
     pub(super) held: AtomicU8,
 }
 

@@ -33,7 +33,7 @@ impl Fabric {
         }))
     }
 
-    /// Ends the queue of this number, because its connection is lost.
+    /// Ends the moving queue of this number, because its connection is lost.
     pub fn drop_queue(&self, number: u64) {
         self.with(|state| state.abandon(number));
     }
@@ -47,7 +47,8 @@ impl Fabric {
         self.try_with(worker, |state| state.abandon(number))
     }
 
-    /// Returns the controller and the identifier of the moving queue with this number.
+    /// Returns the identifiers of the controller and of the queue that moves under this number;
+    /// `None` if no queue does.
     pub fn moving_queue(&self, number: u64) -> Option<(u16, u16)> {
         self.with(|state| {
             let made = &state.migrations.find(number)?.made;
@@ -127,8 +128,8 @@ impl Fabric {
 
 /// Moves of controllers from another process.
 impl Fabric {
-    /// Prepares for a controller from another process. Returns the numbers of its queues, by queue
-    /// identifier.
+    /// Expects a controller from another process. Returns the numbers under which its queues will
+    /// arrive, by queue identifier.
     ///
     /// # Errors
     /// Returns an [`ImportError`] if the controller cannot be taken over.
@@ -142,7 +143,7 @@ impl Fabric {
         })
     }
 
-    /// Drops an expected controller that does not arrive.
+    /// Stops expecting a controller that does not arrive.
     pub fn cancel_import(&self, cntlid: u16) {
         self.with(|state| drop(state.migrations.take_expected(cntlid)));
     }

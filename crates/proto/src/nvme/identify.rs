@@ -22,10 +22,10 @@ use super::inventory::Attached;
 use super::record::Kind;
 use super::state::State;
 
-/// The size of every Identify structure.
+/// The size in bytes of every Identify structure.
 const STRUCTURE_BYTES: usize = 4096;
 
-/// The size of the smallest memory page, the unit of transfer sizes.
+/// The size in bytes of the smallest memory page, the unit of transfer sizes.
 const PAGE_BYTES: usize = 4096;
 
 /// Reservation capabilities: all six types, persistence, and Ignore Existing Key as of revision
@@ -91,7 +91,7 @@ pub(super) fn identify(state: &mut State, cntlid: u16, call: &mut Call) -> Resul
     }
 }
 
-/// Returns a structure about one namespace.
+/// Replies with the Identify structure `cns` about one namespace.
 fn identify_namespace(
     state: &State,
     controller: &Controller,
@@ -133,7 +133,7 @@ fn identify_namespace(
     }
 }
 
-/// Lists the namespaces whose identifiers are greater than `after`.
+/// Replies with the host's namespaces whose identifiers are greater than `after`.
 fn list_namespaces(
     state: &State,
     controller: &Controller,
@@ -150,8 +150,8 @@ fn list_namespaces(
     fill(out, &[])
 }
 
-/// Lists the controllers of the same host in the subsystem, from the identifier in dword 10 on.
-/// Controllers of other hosts are hidden.
+/// Replies with the identifiers of the host's controllers in the subsystem, from the identifier in
+/// dword 10 on. Controllers of other hosts are hidden.
 fn list_controllers(
     state: &State,
     controller: &Controller,

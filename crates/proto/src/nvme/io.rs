@@ -17,8 +17,8 @@ use super::link::{Seen, View};
 /// The bit "Deallocate" in dword 11 of Dataset Management.
 const DISCARD: u32 = 1 << 2;
 
-/// Returns the payload bytes of a command that the controller carries out itself; `None` for other
-/// commands.
+/// Returns the size in bytes of the payload of an I/O command that the controller carries out
+/// itself; `None` for other commands.
 pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
     match NvmOpcode(entry.opcode) {
         // Linux describes, and sends, a whole page whatever the number of ranges.

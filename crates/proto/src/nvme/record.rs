@@ -117,7 +117,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Returns when the authentication is overdue; `None` once it has succeeded.
+    /// Returns when the authentication is overdue; `None` once it has succeeded, or if none is
+    /// required.
     pub(super) fn proof_due(&self) -> Option<Instant> {
         (!self.proven.load(Ordering::Acquire)).then_some(self.prove_by)
     }

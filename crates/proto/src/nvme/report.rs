@@ -22,7 +22,7 @@ pub struct QueueInfo {
     pub size: u16,
     /// The worker and the connection of the queue.
     pub place: Place,
-    /// The queue's reads and writes.
+    /// The counts of the queue's reads and writes.
     pub sum: Sum,
 }
 

@@ -95,7 +95,8 @@ impl Reservation {
         }
     }
 
-    /// Registers a key. A host that has another key already keeps it, unless `ignore` is set.
+    /// Registers a key. Fails if the host has another key already, unless `ignore` is set: then the
+    /// key is replaced. Fails, too, if `most` hosts are registered.
     pub(super) fn register(
         &mut self,
         host: &Registrant,
@@ -114,7 +115,8 @@ impl Reservation {
         Ok(Change::default())
     }
 
-    /// Replaces the key of a host that presents the `current` one; `None` skips that check.
+    /// Replaces the key of a registered host. Fails if the host's key is not `current`; `None`
+    /// skips this check.
     pub(super) fn replace(
         &mut self,
         host: &Registrant,
@@ -129,7 +131,7 @@ impl Reservation {
     }
 
     /// Removes a registration, and the reservation if the host held it alone or was the last
-    /// registrant.
+    /// registrant. Fails if the host's key is not `current`; `None` skips this check.
     pub(super) fn unregister(
         &mut self,
         host: &Registrant,
@@ -219,7 +221,8 @@ impl Reservation {
         Ok(Change { notices: all })
     }
 
-    /// Releases the reservation if the host holds it, and else does nothing.
+    /// Releases the reservation if the host holds it, and else does nothing. Fails if the host
+    /// holds it in another kind.
     pub(super) fn release(
         &mut self,
         host: &Registrant,

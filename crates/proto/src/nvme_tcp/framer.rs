@@ -421,7 +421,7 @@ impl Framer {
 
 /// The sizes of a PDU's parts.
 struct Whole {
-    /// The bytes of the header with its digest.
+    /// The size in bytes of the header with its digest.
     bytes: usize,
     padding: u32,
     data_bytes: u32,

@@ -1,8 +1,8 @@
-//! Upper limits of the protocol, at both ends.
+//! Upper limits of protocol `reflex`, at both ends.
 
 use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX};
 
-/// The number of streams of a connection; stream numbers are below.
+/// The number of streams of a connection; stream numbers are below it.
 pub const STREAMS_MAX: u8 = 8;
 
 /// The most blocks of a range whose data travels. Discards and writes of zeroes may have more in

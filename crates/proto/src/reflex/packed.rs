@@ -2,8 +2,8 @@
 //! payload that is passing, and the message that is being gathered.
 //!
 //! Format 1 is little-endian: protocol and format (2 bytes), phase (1), checksums (1), bytes left
-//! of the payload (4), whether they have a checksum (1), that checksum (4), the checksum so far
-//! (4), the number of gathered bytes (1), and those bytes.
+//! of the payload (4), whether they have a checksum (1), that checksum (4), the complement of the
+//! checksum so far (4), the number of gathered bytes (1), and those bytes.
 
 use alloc::vec::Vec;
 

@@ -52,7 +52,7 @@ pub(crate) fn hello(name: &str, structured: bool) -> Vec<u8> {
     bytes
 }
 
-/// Returns the head of a request.
+/// Returns the bytes of a request's head.
 pub(crate) fn request(
     command: CommandKind,
     flags: u16,
@@ -85,7 +85,7 @@ pub(crate) fn option_replies(bytes: &mut &[u8], count: usize) -> Vec<(u32, Optio
     replies
 }
 
-/// An answer: the error, or the data by its offset.
+/// An answer to a request: the error number, or the data by its offset in the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) error: u32,

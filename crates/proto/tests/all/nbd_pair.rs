@@ -1,4 +1,5 @@
-//! The client's end of NBD: beside our server, beside servers of other kinds, and beside broken ones.
+//! Tests of the client's end of NBD: with our server, with servers of other kinds, and with broken
+//! ones.
 
 use std::collections::BTreeMap;
 

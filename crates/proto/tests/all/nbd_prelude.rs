@@ -1,4 +1,5 @@
-//! The part of NBD before TLS: the dialogues of both ends, and what of them reaches a session.
+//! Tests of NBD before TLS: the messages of both ends, and the bytes that are passed on to a
+//! session.
 
 use contract::{Insecurity, Opening, Passage, Prelude};
 use nearflash_proto::nbd::{ClientPrelude, NbdSession, OPTIONS_BYTES_MAX, ServerPrelude};
@@ -20,7 +21,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) left: &'a [u8],
 }
 
-/// Has a prelude take what a peer sends, in pieces of up to `most` bytes.
+/// Passes the bytes that a peer sends to a prelude, in pieces of up to `most` bytes.
 pub(crate) fn play<'a>(prelude: &mut dyn Prelude, sent: &'a [u8], most: usize) -> Outcome<'a> {
     let (mut said, mut left) = (Vec::new(), sent);
     let mut end = prelude.take(&[], &mut said);

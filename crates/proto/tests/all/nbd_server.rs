@@ -1,4 +1,4 @@
-//! NBD at the server: what is negotiated byte for byte, and what becomes of requests.
+//! Tests of NBD at the server: the negotiation byte for byte, and the replies to requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -255,7 +255,8 @@ fn a_large_write_with_a_broken_part_fails_once() {
     assert_eq!((rig.volume[0], rig.volume[1 << 20], rig.volume[2 << 20]), (9, 0, 9));
 }
 
-/// Clients read no reply to a request that they are still sending.
+/// Checks that the refusal of a write is sent only after the client has sent all its data, since
+/// clients read no reply before.
 #[test]
 fn a_refusal_waits_for_the_data() {
     for (offset, bytes) in [(4 << 20, 4096), (0, 100), (0, 33 * MIB), ((4 << 20) - 512, 3 * MIB)] {

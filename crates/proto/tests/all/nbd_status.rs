@@ -1,5 +1,5 @@
-//! The status of blocks over NBD (`base:allocation`): how it is chosen, byte for byte, and what it
-//! says. No device tells its holes, so all blocks are allocated.
+//! Tests of the block status over NBD (`base:allocation`): its negotiation, byte for byte, and its
+//! answers. No device reports its holes, so all blocks are allocated.
 
 use std::collections::BTreeMap;
 

@@ -104,7 +104,7 @@ fn negotiation(hash: u8, group: u8) -> Vec<u8> {
     [negotiate.as_bytes(), descriptor.as_bytes()].concat()
 }
 
-/// Authenticates as a host. Returns the controller's final explanation on failure.
+/// Authenticates as a host. Returns the controller's explanation on failure.
 fn authenticate(
     fabric: &Fabric,
     worker: u16,
@@ -353,7 +353,8 @@ fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     unproven(&fabric);
 }
 
-/// A connection that used the host's name before the host had a key may be anybody's.
+/// Checks that controllers from the time before the host had a key are ended when keys are
+/// required, since they may be anybody's.
 #[test]
 fn who_came_before_there_was_a_key_goes_when_keys_are_asked_for() {
     let fabric = fabric(&config());

@@ -170,7 +170,8 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     drop(landed);
 }
 
-/// Queues of the controller that have left are not read while other queues are not quiet yet.
+/// Checks that timers rest while some queues of a controller have left, and so are not read, and
+/// others are not quiet yet.
 #[test]
 fn a_controller_does_not_expire_while_it_is_gathered() {
     let (old, _) = two(&config());

@@ -24,7 +24,8 @@ const OWN: u32 = 1;
 const HIDDEN: u32 = 2;
 /// A namespace that exists only while the stranger's things change.
 const PASSING: u32 = 3;
-/// All identifiers with a meaning: none, all, one that is too large, and the existing ones.
+/// Namespace identifiers of every meaning: none, all, the existing ones, the largest valid one, and
+/// one above it.
 const NSIDS: [u32; 7] = [0, OWN, HIDDEN, PASSING, 65_000, 65_001, u32::MAX];
 /// The server's identifiers of namespaces that are not the host's.
 const NOT_OWN: std::ops::Range<u16> = 100..200;

@@ -301,8 +301,8 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
     assert_eq!(answers(&fabric), [Status::INTERNAL], "it could not be kept");
 }
 
-/// A host may send more commands than its queue has entries; the number of waiting ones stays
-/// bounded.
+/// Checks that the number of waiting commands stays bounded if a host sends more commands than its
+/// queue has entries.
 #[test]
 fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     let fabric = fabric(&config());

@@ -39,7 +39,7 @@ impl Group {
         Group::Null,
     ];
 
-    /// Returns the identifier in messages.
+    /// Returns the group's identifier in authentication messages.
     pub const fn id(self) -> u8 {
         self as u8
     }
@@ -120,7 +120,7 @@ pub struct Power {
 }
 
 impl core::fmt::Debug for Power {
-    /// Leaves out the exponent, which is secret.
+    /// Prints the group without the exponent, which is secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Power({:?})", self.group)
     }
@@ -149,8 +149,8 @@ static DIGITS_OF_E: [u64; DIGIT_WORDS] = digits_of_e();
 
 const DIGIT_WORDS: usize = Group::Ffdhe8192.bytes() / 8 - 2;
 
-/// Computes [`DIGITS_OF_E`]: the sum of the inverses of factorials, with 128 bits more than asked
-/// for.
+/// Computes [`DIGITS_OF_E`] as the sum of the inverses of factorials, with 128 bits more than are
+/// kept.
 const fn digits_of_e() -> [u64; DIGIT_WORDS] {
     const GUARD_WORDS: usize = 2;
     const WORDS: usize = DIGIT_WORDS + GUARD_WORDS;

@@ -20,7 +20,7 @@ impl Hash {
     /// All hashes, the fastest first.
     pub const ALL: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
-    /// Returns the identifier in messages and keys.
+    /// Returns the hash's identifier in authentication messages and in keys.
     pub const fn id(self) -> u8 {
         match self {
             Hash::Sha256 => 1,

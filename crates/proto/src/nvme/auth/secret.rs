@@ -30,7 +30,7 @@ pub struct Secret {
 pub enum SecretError {
     /// The text does not have the form `DHHC-1:0x:…:`.
     Form,
-    /// The hash is unknown.
+    /// The number of the hash is unknown.
     Hash,
     /// The key does not have 32, 48 or 64 bytes, or not as many as its hash.
     Length,
@@ -128,7 +128,7 @@ impl Secret {
     }
 }
 
-/// Returns the CRC-32 of ISO/HDLC.
+/// Returns the CRC-32/ISO-HDLC of `bytes`.
 fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }

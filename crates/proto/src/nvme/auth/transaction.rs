@@ -44,7 +44,7 @@ struct Agreed {
     ends: Ends,
 }
 
-/// The host's reply, while the shared value is computed.
+/// The content of the host's reply, kept while the shared value is computed.
 #[derive(Clone, Debug)]
 struct Replied {
     response: Vec<u8>,
@@ -368,7 +368,8 @@ fn negotiate(
     }))
 }
 
-/// Parses the host's reply, and returns the exponentiation for the shared value.
+/// Parses the host's reply. Also returns the exponentiation for the shared value, if a group was
+/// negotiated.
 fn read_reply(message: &[u8], agreed: &Agreed) -> Result<(Replied, Option<Power>), AuthFailure> {
     let (reply, rest) = AuthReply::read_from_prefix(message).map_err(|_| AuthFailure::PAYLOAD)?;
     let bytes = agreed.hash.bytes();

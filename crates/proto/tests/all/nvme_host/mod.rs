@@ -21,7 +21,7 @@ pub const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
 pub const OTHER_SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:others";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// An environment that counts wakes and jobs; its unpredictable bytes are a counter.
+/// An environment that counts wakes and jobs. Its unpredictable bytes are derived from a counter.
 #[derive(Debug, Default)]
 pub struct Around {
     pub wakes: Arc<AtomicU64>,

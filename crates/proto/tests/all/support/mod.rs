@@ -111,7 +111,7 @@ pub(crate) enum Said {
     Ended(Fatal),
 }
 
-/// Counts the pieces of a payload against the promised number of bytes.
+/// The pieces of a payload so far, and the promised number of its bytes.
 #[derive(Default)]
 struct Tally {
     promised: usize,
@@ -357,8 +357,8 @@ fn namespace(chance: &mut Chance) -> Option<NamespaceId> {
     chance.flip().then(|| NamespaceId(1 + chance.below(65535) as u16))
 }
 
-/// Returns a stream of `messages` messages from a client after its greeting, and what the server
-/// should hear.
+/// Returns a client's stream, its greeting and then `messages` messages, and the events that the
+/// server should have.
 pub(crate) fn client_stream(
     chance: &mut Chance,
     version: u8,
@@ -405,8 +405,8 @@ pub(crate) fn client_stream(
     (bytes, heard)
 }
 
-/// Returns a stream of `messages` messages from a server after its hello reply, and what the client
-/// should hear. The returned session has not heard any of it.
+/// Returns a stream of `messages` messages from a server after its hello reply, and the events that
+/// the client should have. The returned session has not received any of it.
 pub(crate) fn server_stream(
     chance: &mut Chance,
     version: u8,
