@@ -421,7 +421,7 @@ impl WorkerCommands {
         Err(CommandRefused::NoAnswer)
     }
 
-    /// Returns the listed form of a connection, with the name of its tenant.
+    /// Returns the description of a listed connection, with the name of its tenant.
     fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
         let registry = self.tenants.registry();
         let entry = listed.tenant.and_then(|tenant| registry.tenants.get(tenant));

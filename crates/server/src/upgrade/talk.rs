@@ -56,7 +56,7 @@ impl From<Over> for String {
     }
 }
 
-/// One process's end of the conversation between predecessor and successor.
+/// The end of a process in the conversation between predecessor and successor.
 #[derive(Debug)]
 pub(super) struct Talk {
     link: Link,
