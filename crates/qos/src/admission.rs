@@ -48,7 +48,7 @@ pub enum Refusal {
     TooMuch(Shortage),
 }
 
-/// The amount by which rates do not fit, and the tenant with the strictest latency.
+/// The rates of an SLO that does not fit, and the tenant with the strictest latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Units a second that the SLO needs.
@@ -114,7 +114,7 @@ pub struct Ways {
 pub enum Verdict {
     /// The SLO would be admitted.
     Admitted {
-        /// Units a second that it needs.
+        /// Units a second that the SLO needs.
         needed: u64,
         /// Units a second that would be left for best effort.
         left: u64,

@@ -18,7 +18,7 @@ impl Balance {
         Balance { tokens: AtomicI64::new(0), generated_to: AtomicU64::new(0) }
     }
 
-    /// Returns the tokens; negative for a debt.
+    /// Returns the balance in nano-units; negative for a debt.
     pub fn tokens(&self) -> i64 {
         self.tokens.load(Acquire)
     }
@@ -41,14 +41,15 @@ impl Balance {
         self.claim_time(time);
     }
 
-    /// Adds tokens.
+    /// Adds nano-units to the balance.
     pub fn add(&self, tokens: i64) {
         if tokens != 0 {
             self.tokens.fetch_add(tokens, AcqRel);
         }
     }
 
-    /// Adds tokens, up to `most`. For a balance that is never a debt.
+    /// Adds nano-units as long as the balance is below `most`, which it does not exceed by that.
+    /// For a balance that is never a debt.
     pub fn fill(&self, tokens: i64, most: i64) {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
@@ -68,13 +69,13 @@ impl Balance {
 
     /// Spends `cost` if the balance is above `limit`; the balance may fall below it (Algorithm 1,
     /// lines 8, 9). Afterwards the balance is above `limit - cost`, however many workers spend at
-    /// the same time.
+    /// the same time. Returns `false` if nothing is spent.
     pub fn overdraw(&self, cost: i64, limit: i64) -> bool {
         self.update(|tokens| (tokens > limit).then(|| tokens - cost))
     }
 
     /// Spends `cost` if the balance is not below `limit` afterwards (Algorithm 1, line 18, with a
-    /// limit of zero).
+    /// limit of zero). Returns `false` if nothing is spent.
     pub fn spend(&self, cost: i64, limit: i64) -> bool {
         self.update(|tokens| {
             let left = tokens.saturating_sub(cost);

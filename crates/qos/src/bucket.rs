@@ -25,7 +25,7 @@ impl Bucket {
         Bucket { tokens: AtomicI64::new(0), carried: AtomicI64::new(0), taken: AtomicI64::new(0) }
     }
 
-    /// Adds tokens.
+    /// Adds donated tokens, in nano-units.
     pub fn give(&self, tokens: i64) {
         assert!(tokens >= 0, "a bucket is given tokens, not debts");
         if tokens > 0 {
@@ -78,7 +78,7 @@ impl Bucket {
         self.remove(i64::MAX)
     }
 
-    /// Returns the tokens in the bucket.
+    /// Returns the nano-units in the bucket; negative for a debt.
     pub fn held(&self) -> i64 {
         self.tokens.load(Acquire)
     }

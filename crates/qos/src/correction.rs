@@ -31,8 +31,8 @@ const CALM: u32 = 10;
 /// the step was too large.
 const TRIAL: u32 = 5;
 
-/// The number of calm windows after which a level that was too much is tried again starts at the
-/// minimum, and doubles with each failed attempt up to the maximum (2.5 s and 320 s of windows).
+/// Minimum and maximum number of calm windows after which a level that was too much is tried again:
+/// 2.5 s and 320 s. The number starts at the minimum and doubles with each failed attempt.
 const PATIENCE_MIN: u32 = 25;
 const PATIENCE_MAX: u32 = 3_200;
 

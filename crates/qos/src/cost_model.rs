@@ -15,7 +15,7 @@ use contract::{Kind, REQUEST_BYTES_MAX};
 
 use crate::units::TOKEN;
 
-/// The granularity at which flash works, in bytes: less than this costs as much as this.
+/// The size of a page of flash in bytes. A smaller request costs as much as one page.
 pub const PAGE_BYTES: usize = 4096;
 
 const PAGES_MAX: usize = REQUEST_BYTES_MAX / PAGE_BYTES;

@@ -8,7 +8,7 @@
 use crate::sync::{AcqRel, Acquire, AtomicU64};
 use crate::units::{RATE_MAX, ROUND_NANOS_MAX, generated};
 
-/// The bits of the word for the time: nanoseconds, modulo 1.07 s.
+/// The number of bits of the word that hold the time, in nanoseconds modulo 1.07 s.
 const TIME_BITS: u32 = 30;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 

@@ -94,7 +94,7 @@ impl Ledger {
         self.shared.tenant(tenant)
     }
 
-    /// Reads a tenant's terms.
+    /// Reads a tenant's class, number of holders, and rate or weight.
     #[inline]
     pub(crate) fn terms(&self, tenant: u32) -> Terms {
         self.tenant(tenant).terms()
@@ -284,12 +284,12 @@ impl Ledger {
         false
     }
 
-    /// Returns the amount of the loan that best-effort tenants pay back in a round.
+    /// Returns the nano-units of the loan that best-effort tenants pay back in a round.
     pub(crate) fn due(&self, round: &Round) -> i64 {
         self.shared.loan.owed().min(self.lendable(round))
     }
 
-    /// Returns the largest part of the loan that best-effort tenants can pay back in a round.
+    /// Returns the most nano-units of the loan that best-effort tenants can pay back in a round.
     fn lendable(&self, round: &Round) -> i64 {
         spare(generated(round.share() * self.shared.best_effort(), round.last_round()))
     }
@@ -394,7 +394,8 @@ impl Ledger {
         self.totals.donated += i128::from(cost);
     }
 
-    /// Moves this part of what was spent to the account of the device's chores, or back.
+    /// Moves `cost` nano-units from what was spent to the account of the device's chores, or back
+    /// if `cost` is negative.
     fn tax(&mut self, cost: i64) {
         if cost == 0 {
             return;

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
-/// Submits every request at once, in the order of arrival. Devices without SLOs get this scheduler,
-/// and it is the yardstick for what scheduling costs.
+/// A scheduler that submits every request at once, in the order of arrival. Devices without SLOs
+/// get this scheduler, and it is the yardstick for what scheduling costs.
 #[derive(Debug)]
 pub struct PassThrough {
     queue: VecDeque<Slot>,

@@ -346,8 +346,8 @@ impl Queues {
         Some(self.requests.pop(&mut waiting.queue, self.cost.priced(line)))
     }
 
-    /// Removes the `wanted` requests of a tenant, in order of arrival. The next round releases the
-    /// tenant if it has none left.
+    /// Moves the `wanted` requests of a tenant to `taken`, in order of arrival. The next round
+    /// releases the tenant if it has none left.
     pub(crate) fn withdraw(
         &mut self,
         tenant: u32,

@@ -66,7 +66,7 @@ pub enum Misfit {
         points: Vec<Point>,
         /// The write cost of the best fit.
         write_cost: f64,
-        /// The limit.
+        /// The share by which a point may be off.
         limit: f64,
     },
     /// The best write cost is outside of a model's range.
