@@ -61,7 +61,7 @@ pub(crate) struct Reference {
     pub(crate) tenants: Vec<RefTenant>,
     /// Units a second that are not promised to latency-critical tenants.
     pub(crate) unallocated: u64,
-    /// Tenants in the order of their visits.
+    /// Latency-critical tenants in the order of their visits.
     pub(crate) critical: Vec<usize>,
     pub(crate) best_effort: Vec<usize>,
     previous: Option<u64>,

@@ -84,7 +84,7 @@ pub(crate) enum Means {
 pub(crate) struct Submitted {
     /// Units paid.
     pub(crate) units: u64,
-    /// Reads.
+    /// The number of reads.
     pub(crate) reads: u64,
     /// Requests of other kinds.
     pub(crate) writes: u64,
