@@ -25,7 +25,7 @@ use crate::{Grant, Line, Sessions};
 /// NVMe controller, which go to another process together.
 const LEAVING_MAX: usize = 256;
 
-/// Places of the connections' table that a turn searches for connections that may leave.
+/// Number of places of the connections' table that a turn searches for connections that may leave.
 const GIVE_BATCH: usize = 256;
 
 /// The time to send the payloads that were asked for, as a multiple of the time to become quiet.

@@ -20,13 +20,13 @@ use crate::engine::Engine;
 use crate::frontend::Frontend;
 use crate::{Grant, Line};
 
-/// Handles that a connection may hold at a time.
+/// Maximum number of handles that a connection may hold at a time.
 const HANDLES_MAX: usize = 16;
 /// Maximum number of a worker's unanswered questions to the control plane.
 const ASKS_MAX: usize = 64;
 /// Maximum number of notices in delivery; more are dropped, since the next one repeats the news.
 const NOTICES_MAX: usize = 16;
-/// Places of the connections' table that a notice visits in a turn.
+/// Number of places of the connections' table that a notice visits in a turn.
 const NOTICE_BATCH: usize = 256;
 
 /// A notice that is being carried to the connections of a tenant.

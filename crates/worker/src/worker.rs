@@ -34,7 +34,7 @@ const FENCE_PERIOD: Duration = Duration::from_micros(200);
 /// Maximum number of messages taken from the mailbox in one turn.
 const MAIL_MAX: usize = 16;
 
-/// Places of connections that a turn lists for the control plane.
+/// Number of places of the connections' table that one list for the control plane covers.
 const LIST_MAX: usize = 256;
 
 /// The server of one thread. [`turn`](Worker::turn) drives it and never blocks.

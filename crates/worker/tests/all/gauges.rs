@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rig::{Rig, UNIT};
 use contract::{Coarse, NamespaceId, Protocol, Reading, TenantId, WorkReading, coarse_edge};
 
-/// A little more than between two housekeepings.
+/// A little more than the time between two rounds of housekeeping.
 const A_WHILE: Duration = Duration::from_millis(1_100);
 
 #[test]

@@ -119,8 +119,8 @@ fn requests_that_wait_for_slots_are_taken_out_of_their_lines() {
     assert_eq!(rig.say(2, b"P\x00"), [answered(2, 0, Status::Ok), invited(2, 2)]);
 }
 
-/// Load is counted in messages. A connection with more than the load that is to leave stays, and so
-/// does one without any.
+/// Checks that an order for a part of the load moves neither a connection with more load than is to
+/// leave nor one without any. Load is counted in messages.
 #[test]
 fn a_part_of_the_load_leaves_and_not_the_connection_that_is_nearly_all_of_it() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);

@@ -10,9 +10,9 @@ fn answered(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'R', tag, 0])
 }
 
-/// A connection stood in the line of a tenant that holds too much, and was supplied when a request of
-/// its own ended, not by that line. It must not be taken for one that stands there when its next
-/// request waits for another tenant.
+/// Checks that a position in a tenant's line becomes void once its connection was supplied in
+/// another way: when a request of its own ended. The connection must not be taken for one that
+/// stands there when its next request waits for another tenant.
 #[test]
 fn who_was_supplied_beside_its_line_is_called_by_the_next() {
     let mut rig = Rig::new(12, &[(UNIT, 4)]);
@@ -37,8 +37,9 @@ fn who_was_supplied_beside_its_line_is_called_by_the_next() {
     assert!(rig.worker.is_at_rest());
 }
 
-/// Thousands of connections of one tenant may wait, and all of them may go on when it has nothing in
-/// flight; others need not wait for all those.
+/// Checks that a turn calls a bounded number of a tenant's waiting connections. Thousands may wait
+/// and all may go on when the tenant has nothing in flight; other connections need not wait for all
+/// those.
 #[test]
 fn of_many_who_may_go_on_a_bounded_number_does_so_in_a_turn() {
     const MANY: u32 = 2_000;
