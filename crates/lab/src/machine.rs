@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Samples of each latency.
+/// The number of samples of each latency.
 const SAMPLES: usize = 1000;
 
 /// Bytes of each copy: more than caches hold.
@@ -52,7 +52,7 @@ pub fn wake_up() -> Latencies {
 /// Measures the round trip of 64 bytes over loopback, between threads that block.
 ///
 /// # Errors
-/// The refusals of the network.
+/// Returns the error of a socket that cannot be opened, connected or used, or that stays silent.
 ///
 /// # Panics
 /// Panics if no thread can be started.

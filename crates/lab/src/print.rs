@@ -53,7 +53,7 @@ pub fn complain(words: Arguments<'_>) {
 /// Runs a command until it ends, or until its output is closed.
 ///
 /// # Errors
-/// The error of the command, or of its output.
+/// Returns the error of the command, or of its output.
 pub fn run(command: impl FnOnce() -> Result<ExitCode, String>) -> Result<ExitCode, String> {
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|thrown| {
         let Unprinted(error) = match thrown.downcast::<Unprinted>() {

@@ -6,7 +6,7 @@ use qos::calibrate::{Calibration, Offer};
 
 use crate::report::number_text;
 
-/// Steps of the bar.
+/// The number of steps of the progress bar.
 const STEPS: u64 = 1_000;
 
 /// The progress bar of a calibration.

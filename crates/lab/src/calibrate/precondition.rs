@@ -17,7 +17,7 @@ const ORDERED_BYTES: usize = 128 << 10;
 /// Bytes of a random write: the smallest, which is the worst for a drive.
 const RANDOM_BYTES: usize = 4 << 10;
 
-/// Writes in flight.
+/// The number of writes in flight.
 const IN_FLIGHT: usize = 64;
 
 /// The interval at which the progress bar is drawn.

@@ -10,9 +10,10 @@ pub(super) struct Scale {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// Ticks at multiples of this.
+    /// A linear scale with ticks at multiples of `step`.
     Linear { step: f64 },
-    /// Ticks at 1, 2 and 5 of each decade, or at 1 alone if there are many decades.
+    /// A logarithmic scale with ticks at 1, 2 and 5 of each decade, or at 1 alone if there are many
+    /// decades.
     Logarithmic,
 }
 

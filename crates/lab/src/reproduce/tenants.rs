@@ -19,8 +19,8 @@ const SENT: f64 = 0.95;
 /// The smallest share of the sent requests that must be served.
 const SERVED_LEAST: f64 = 0.99;
 
-/// Attempts, of which the best counts: a disturbed machine spoils single attempts, while a bad
-/// scheduler would fail each time.
+/// The number of attempts, of which the best counts: a disturbed machine spoils single attempts,
+/// while a bad scheduler would fail each time.
 const ATTEMPTS: usize = 3;
 
 /// A tenant, its promise on the small drive, and its load.

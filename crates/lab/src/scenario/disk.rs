@@ -18,9 +18,9 @@ const PLAIN_BLOCKS: u64 = 1 << 26;
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 /// The approximate number of segments of a volume of flash translation.
 const SEGMENTS: u64 = 512;
-/// Writes in flight while a volume is written for the first time.
+/// The number of writes in flight while a volume is written for the first time.
 const DEPTH: usize = 128;
-/// Times that each page is overwritten, on average, before a volume is measured.
+/// The number of times that each page is overwritten, on average, before a volume is measured.
 const OVERWRITES: u64 = 2;
 
 /// Flash translation below the workers of a stage.

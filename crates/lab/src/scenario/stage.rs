@@ -511,7 +511,8 @@ fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
 mod tests {
     use super::*;
 
-    /// Writes that wait in the scheduler, because the volume is short of space, end with the others.
+    /// Checks that writes that wait in the scheduler, because the volume is short of space, end
+    /// with the others.
     #[test]
     fn a_stage_that_is_drained_while_its_volume_is_short_ends_each_write() {
         let translation = Some(Translation { pages: 1 << 14, spare_per_mille: 100 });

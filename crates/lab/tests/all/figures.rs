@@ -99,8 +99,8 @@ fn what_goes_beyond_the_paper_wins() {
     meets(figures::switches);
 }
 
-/// A small volume misses goals that the large one meets: its streams keep a larger part of its spare
-/// space open. Skew has to save most of what it saves there.
+/// Checks that skew saves most of what it saves on the large volume. The small volume of this test
+/// misses goals that the large one meets: its streams keep a larger part of its spare space open.
 #[test]
 fn flash_translation_writes_less_under_skew() {
     let figure = check(figures::flashnet_wa);
@@ -135,8 +135,9 @@ fn the_tax_keeps_the_tail_of_collection_away_from_promises() {
     }
 }
 
-/// The model leaves out locks and caches, so writes in batches reach the link; and Tyche's level,
-/// half of what is outstanding, is too high for few requests. These targets are missed.
+/// Checks that no targets are missed but the known ones. Those are missed because the model leaves
+/// out locks and caches, so writes in batches reach the link, and because Tyche's level, half of
+/// what is outstanding, is too high for few requests.
 #[test]
 fn tyche_batches() {
     let figure = check(figures::tyche);

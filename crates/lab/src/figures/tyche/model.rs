@@ -291,7 +291,7 @@ mod tests {
         run(&case).iops
     }
 
-    /// The parts of Table II, put together again, take what the table's total says.
+    /// Checks that the parts of Table II, put together again, take what the table's total says.
     #[test]
     fn one_request_takes_what_the_table_says() {
         for writes in [false, true] {
