@@ -44,7 +44,7 @@ pub(crate) struct Record {
     /// The number of barriers that were sent on the request's lane before it.
     epoch: u32,
     start: Tick,
-    /// The end; `Tick::MAX` while the request may still be carried out.
+    /// The time of the end; `Tick::MAX` while the request may still be carried out.
     end: Tick,
     pub(crate) status: Option<Status>,
     /// The request's submissions to devices, and their completions.

@@ -56,7 +56,7 @@ pub enum Kind {
     Nbd,
     /// Attached volumes.
     Attached,
-    /// Nobody; all speak in packets.
+    /// No others; the clients of `reflex` speak in packets.
     Packets,
 }
 

@@ -89,7 +89,7 @@ fn the_same_seed_gives_the_same_world() {
     }
 }
 
-/// Worlds that showed a fault once:
+/// Runs worlds that showed a fault once:
 ///
 /// - a host's write is at a stalled device when its connections are lost, and its second copy is
 ///   answered with "command interrupted": the first lands after a later write of another client;

@@ -43,8 +43,8 @@ impl PacketNetwork {
         PacketNetwork { air, ends: Vec::new(), chance: Chance::new(seed ^ 0x5ec7), sealed }
     }
 
-    /// Adds a host. Received bytes go up in `buffers`. `worker` is the place among `workers` of a
-    /// worker, and `None` for a client.
+    /// Adds a host, whose user gets received bytes in `buffers`. `worker` is the place among
+    /// `workers` of a worker, and `None` for a client.
     pub(crate) fn add(
         &mut self,
         address: SocketAddr,

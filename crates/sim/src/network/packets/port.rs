@@ -19,7 +19,7 @@ pub(crate) struct PacketPort {
     packets: Rc<RefCell<Packets<Wire>>>,
     settings: Rc<TransportSettings>,
     secrets: Rc<RefCell<Chance>>,
-    /// The number of buffers that received bytes go up in.
+    /// The number of buffers in which the user gets received bytes.
     buffers: usize,
 }
 
@@ -122,7 +122,7 @@ impl PacketPort {
         format!("place {place}: {connections} connections, at rest {rests}, {reading:?}")
     }
 
-    /// Takes the buffers that received bytes go up in, at the end of the world.
+    /// Takes the buffers in which the user gets received bytes, at the end of the world.
     pub(super) fn take_buffers(&mut self) -> Vec<Buf> {
         self.packets().take_apart()
     }
