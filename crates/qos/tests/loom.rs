@@ -28,7 +28,8 @@ fn a_bucket_neither_makes_nor_loses_tokens() {
     });
 }
 
-/// One worker charges what a tenant has spent ahead while another takes and empties: the sum stays.
+/// Checks that the sum stays while one worker charges what a tenant has spent ahead, and another
+/// takes from the bucket and empties it.
 #[test]
 fn a_bucket_owes_what_it_was_charged() {
     loom::model(|| {
