@@ -22,7 +22,7 @@ use super::handshake::FLAGS_BYTES;
 use super::limits::PAYLOAD_BYTES_MAX;
 use crate::carry::Carry;
 
-/// The most data of a reply to an option that the client reads, in bytes.
+/// The most bytes of data in a reply to an option that the client accepts.
 const REPLY_BYTES_MAX: usize = 8 << 10;
 
 /// The size in bytes of the longest head: that of a chunk which stands for a hole.
@@ -42,7 +42,7 @@ pub struct NbdClient {
     outbox: Vec<u8>,
     found: Found,
     carry: Carry<HEAD_MOST>,
-    /// The rest of the reply that is being read.
+    /// The part of the server's reply that comes next.
     body: Body,
     /// Requests that have not been answered, by their cookies.
     pending: Box<[Option<Pending>]>,
@@ -76,7 +76,7 @@ pub struct Found {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     range: Range,
-    /// Bytes of a read's data that have not arrived.
+    /// The number of bytes of a read's data that have not been announced yet.
     left: usize,
     is_read: bool,
     status: Status,

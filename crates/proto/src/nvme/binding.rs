@@ -70,7 +70,8 @@ pub enum Step {
     /// The controller carries out the command itself, in [`Queue::execute`](super::Queue::execute),
     /// once the host's payload has arrived.
     Controller {
-        /// The bytes that the host sends, at most 4 096; zero means to carry it out at once.
+        /// The number of bytes that the host sends, at most 4 096. Zero means to carry out the
+        /// command at once.
         payload_bytes: usize,
     },
     /// The command is refused. A payload in its capsule is skipped, and none is asked for.
@@ -93,9 +94,10 @@ pub struct Io {
     pub tenant: Option<TenantId>,
     /// The operation, in blocks of 512 bytes. Its range lies within the namespace.
     pub command: Command,
-    /// The bytes that the host sends with this command, in its capsule or when asked.
+    /// The number of bytes that the host sends with this command, in its capsule or on request.
     pub payload_bytes: usize,
-    /// The bytes that the host receives on success. Zero for a verify, whose `command` is a read.
+    /// The number of bytes that the host receives on success. Zero for a verify, whose `command` is
+    /// a read.
     pub reply_bytes: usize,
     /// The command's part in a fused operation.
     pub fused: Fused,
@@ -125,8 +127,8 @@ pub enum Outcome {
     Done(Answer),
     /// The command waits, as an event request does. Its answer comes as [`Action::Complete`].
     Parked,
-    /// The caller must [`Command::Discard`] these ranges ([`Queue::ranges`](super::Queue::ranges)),
-    /// each as a request of the namespace, and answer when all have ended.
+    /// The caller must [`Command::Discard`] the ranges of [`Queue::ranges`](super::Queue::ranges),
+    /// each as a request of the namespace, and answer the command when all have ended.
     Discard(Io),
     /// The command has ended, and its queue with it. The output goes to the host, then the answer,
     /// then the connection is closed.

@@ -44,7 +44,7 @@ pub(super) fn needs_chance(entry: &Submission) -> bool {
 }
 
 impl Call<'_> {
-    /// Returns `true` if the command may change a timer.
+    /// Returns `true` if the command may change a timer of its controller.
     pub(super) fn changes_timer(&self) -> bool {
         let feature = Feature(self.entry.dword10.get() as u8);
         let kind = FabricsCommand::of(self.entry).kind;

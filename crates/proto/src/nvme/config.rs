@@ -176,7 +176,7 @@ pub struct Namespace {
     pub id: NamespaceId,
     /// The geometry; `blocks` is the namespace's own number of blocks of 512 bytes.
     pub geometry: Geometry,
-    /// The bytes of a block as hosts see it: 512 or 4 096.
+    /// The size in bytes of a block as hosts see it: 512 or 4 096.
     pub block_bytes: u32,
     /// The globally unique identifiers.
     pub identifiers: Identifiers,
@@ -217,7 +217,8 @@ pub struct Subsystem {
     pub ports: Vec<PortId>,
     /// The namespaces.
     pub namespaces: Vec<Namespace>,
-    /// The states of ANA groups through ports; a pair that is absent is optimized.
+    /// The states of ANA groups through ports. A group is optimized through each port for which
+    /// there is no state.
     pub ana: Vec<(PortId, u32, AnaState)>,
     /// The tenant to charge if neither namespace nor host has one.
     pub tenant: Option<TenantId>,
@@ -277,7 +278,7 @@ pub struct Config {
     pub hosts: Vec<Host>,
     /// The methods by which hosts may authenticate.
     pub methods: Methods,
-    /// Other discovery subsystems.
+    /// Other discovery subsystems, which hosts are told.
     pub referrals: Vec<Referral>,
 }
 

@@ -123,7 +123,7 @@ impl Controllers {
         self.all.values().filter(|own| whom(own)).map(Controller::cntlid).collect()
     }
 
-    /// Returns the reads and writes of the current queues of a host at a subsystem.
+    /// Returns the counts of reads and writes of the current queues of a host at a subsystem.
     pub(super) fn sum_of(&self, subsystem: &Nqn, host: &Nqn) -> Sum {
         let mut sum = Sum::default();
         let own = self.of_subsystem(subsystem).filter(|own| own.association.host == *host);

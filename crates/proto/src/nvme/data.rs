@@ -3,7 +3,7 @@
 
 use wire::nvme::{SglKind, Status, Submission};
 
-/// Returns the bytes that the data pointer describes.
+/// Returns the number of bytes that the data pointer describes.
 ///
 /// # Errors
 /// Returns a status if the form of the data pointer is not supported.

@@ -17,7 +17,8 @@ use super::state::State;
 /// have TLS then ask for it.
 const REQUIREMENTS: u8 = 1 << 2;
 
-/// The entries of the smallest admin queue that a controller has to accept (Base 5.16.1.23, ASQSZ).
+/// The number of entries of the smallest admin queue that a controller has to accept (Base
+/// 5.16.1.23, ASQSZ).
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
 /// The entry flag for permitting a persistent connection to this discovery subsystem.

@@ -41,7 +41,7 @@ pub(super) fn get_features(state: &State, cntlid: u16, call: &mut Call) -> Resul
     }
 }
 
-/// Returns the value of a feature that belongs to a namespace.
+/// Replies with the current value of a feature that belongs to a namespace.
 fn namespace_value(
     state: &State,
     cntlid: u16,
@@ -192,7 +192,7 @@ fn check_any_namespace(state: &State, cntlid: u16, nsid: u32) -> Result<(), Stat
     }
 }
 
-/// Returns the current value of a feature of the controller.
+/// Replies with the current value of a feature that belongs to the controller.
 fn controller_value(
     controller: &Controller,
     feature: Feature,
@@ -229,7 +229,7 @@ fn controller_value(
     }))
 }
 
-/// Returns the default value of a feature.
+/// Replies with the default value of a feature.
 fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<Done, Status> {
     let over = call.entry.dword11.get() >> 20 & 3 == 0;
     match feature {

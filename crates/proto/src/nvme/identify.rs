@@ -169,7 +169,7 @@ fn list_controllers(
     fill(out, &[])
 }
 
-/// Returns Identify Controller (Base 5.17.2.1).
+/// Returns the Identify Controller structure (Base 5.17.2.1).
 fn controller_data(state: &State, controller: &Controller) -> IdentifyController {
     let limits = state.inventory.limits();
     let base = IdentifyController {
@@ -260,8 +260,8 @@ fn io_controller_data(
     }
 }
 
-/// Returns Identify Controller of the NVM command set. Write Zeroes is limited by its number of
-/// blocks only; Verify has the limit of all transfers.
+/// Returns the Identify Controller structure of the NVM command set. Write Zeroes is limited by its
+/// number of blocks only; Verify has the limit of all transfers.
 fn nvm_controller() -> IdentifyNvmController {
     IdentifyNvmController {
         verify_max_shift: (REQUEST_BYTES_MAX / PAGE_BYTES).trailing_zeros() as u8,
@@ -271,7 +271,7 @@ fn nvm_controller() -> IdentifyNvmController {
     }
 }
 
-/// Returns Identify Namespace (NVM 4.1.5.1).
+/// Returns the Identify Namespace structure (NVM 4.1.5.1).
 fn namespace_data(attached: &Attached) -> IdentifyNamespace {
     let config = &attached.config;
     let blocks = U64::new(attached.blocks());
@@ -319,8 +319,8 @@ fn common_data(attached: &Attached) -> IdentifyNamespaceCommon {
     }
 }
 
-/// Returns namespace identification descriptors (Base 5.17.2.3): the nonzero identifiers, and the
-/// command set.
+/// Replies with the namespace identification descriptors (Base 5.17.2.3): the nonzero identifiers,
+/// and the command set.
 fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
     let identifiers = &attached.config.identifiers;
     let all: [(DescriptorKind, &[u8]); 3] = [

@@ -15,7 +15,7 @@ use super::config::{
 use super::counts::Sum;
 use super::record::Association;
 
-/// The sizes of text fields in Identify Controller, in bytes.
+/// The sizes in bytes of the text fields in Identify Controller.
 const SERIAL_BYTES: usize = 20;
 const MODEL_BYTES: usize = 40;
 const FIRMWARE_BYTES: usize = 8;
@@ -400,7 +400,7 @@ impl Inventory {
         }
     }
 
-    /// Returns the reads and writes of the ended queues of an association's host.
+    /// Returns the counts of reads and writes of the ended queues of an association's host.
     pub(super) fn retired_of(&self, association: &Association) -> Sum {
         let served = self.subsystems.get(&association.subsystem);
         let retired = served.and_then(|served| served.retired.get(&association.host));

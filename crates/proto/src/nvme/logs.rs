@@ -20,7 +20,7 @@ use super::record::Kind;
 use super::state::State;
 use super::{discovery, features};
 
-/// The largest transfer of one Get Log Page, as of any command.
+/// The most bytes that one Get Log Page transfers, as any command.
 const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
 
 /// The bit "Retain Asynchronous Event": reading the page does not end the event's mask.
@@ -107,7 +107,7 @@ fn log(
     })
 }
 
-/// Notes that the host has read a page.
+/// Notes that the host has read a log page, which ends the mask of its events.
 fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
     let State { controllers, mail, .. } = state;
     let Some(controller) = controllers.find_mut(cntlid) else { return };
@@ -200,7 +200,7 @@ fn ana_log(state: &State, controller: &Controller, groups_only: bool) -> Vec<u8>
     log
 }
 
-/// Returns `true` if a kind of controller has this page.
+/// Returns `true` if a kind of controller has this log page.
 fn is_served(kind: Kind, page: LogPage) -> bool {
     match page {
         LogPage::SUPPORTED | LogPage::ERROR | LogPage::FEATURES => true,
@@ -215,13 +215,13 @@ fn is_served(kind: Kind, page: LogPage) -> bool {
     }
 }
 
-/// Returns Supported Log Pages (Base 5.16.1.1).
+/// Returns the log page Supported Log Pages (Base 5.16.1.1).
 fn supported(kind: Kind) -> Vec<u8> {
     by_number(|number| is_served(kind, LogPage(number)))
 }
 
-/// Returns Feature Identifiers Supported and Effects (Base 5.16.1.18), with the supported bits
-/// only.
+/// Returns the log page Feature Identifiers Supported and Effects (Base 5.16.1.18), with the
+/// supported bits only.
 fn served_features(kind: Kind) -> Vec<u8> {
     by_number(|number| features::is_served(kind, Feature(number)))
 }
@@ -231,7 +231,7 @@ fn by_number(is_served: impl Fn(u8) -> bool) -> Vec<u8> {
     (0..=u8::MAX).flat_map(|number| u32::from(is_served(number)).to_le_bytes()).collect()
 }
 
-/// Returns Changed Namespace List (Base 5.16.1.5).
+/// Returns the log page Changed Namespace List (Base 5.16.1.5).
 fn changed(controller: &Controller) -> Vec<u8> {
     let mut log = Vec::with_capacity(TOO_MANY * 4);
     match controller.changed.listed.len() {
@@ -246,7 +246,7 @@ fn changed(controller: &Controller) -> Vec<u8> {
     log
 }
 
-/// Returns Commands Supported and Effects (Base 5.16.1.6).
+/// Returns the log page Commands Supported and Effects (Base 5.16.1.6).
 fn effects() -> EffectsLog {
     let mut log = EffectsLog::new_zeroed();
     for opcode in [
@@ -279,7 +279,8 @@ fn effects() -> EffectsLog {
     log
 }
 
-/// Returns the oldest reservation notice that was not read (Base 5.16.1.24).
+/// Returns the oldest reservation notice that the host has not read, or an empty one (Base
+/// 5.16.1.24).
 fn reservation_notice(controller: &Controller) -> ReservationNotice {
     let notices = &controller.notices;
     let Some((count, kind, nsid)) = notices.waiting.front() else {

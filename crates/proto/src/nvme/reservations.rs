@@ -17,7 +17,7 @@ struct Unanswered {
     /// The number of the change that has to be stored first; `None` once it is stored or if it need
     /// not be.
     change: Option<u64>,
-    /// The requests that have to end first.
+    /// The requests at devices that have to end first.
     withdrawal: Withdrawal,
     /// The destination of the answer; `None` once the connection is gone.
     to: Option<(Place, CommandId)>,
@@ -29,7 +29,7 @@ pub(super) struct Reservations {
     /// The reservations, by namespace. Every subsystem that exports a namespace shares its
     /// reservation.
     all: BTreeMap<NamespaceId, Reservation>,
-    /// The number of changes so far.
+    /// The number of changes of reservations so far.
     changes: u64,
     /// `true` if the program stores persistent reservations, so that answers to their changes wait
     /// for it.
@@ -71,7 +71,7 @@ impl Reservations {
         self.all.retain(|id, _| is_exported(*id));
     }
 
-    /// Returns the number of changes so far.
+    /// Returns the number of changes of reservations so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }

@@ -141,7 +141,8 @@ impl State {
         }
     }
 
-    /// Returns the reads and writes of a host at a subsystem since the creation of the fabric.
+    /// Returns the counts of reads and writes of a host at a subsystem since the creation of the
+    /// fabric.
     pub(super) fn sum_of(&self, association: &Association) -> Sum {
         let mut sum = self.inventory.retired_of(association);
         sum.add(self.controllers.sum_of(&association.subsystem, &association.host));

@@ -1,4 +1,4 @@
-//! The controller's end of a connection.
+//! The controller's end of an NVMe/TCP connection.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -31,7 +31,7 @@ mod fused;
 mod own;
 mod packed;
 
-/// The PDUs that a host may send.
+/// The PDUs that a host may send, with the sizes of their headers and the most data of each.
 const FROM_HOSTS: &[Kind] = &[
     Kind::with_data(PduType::COMMAND, 72, CAPSULE_DATA_BYTES_MAX),
     Kind::with_data(PduType::HOST_DATA, 24, DATA_BYTES_MAX),
@@ -123,7 +123,7 @@ pub struct ControllerSession {
     charged: Charged,
     /// The epoch of the queue's fence under which the current command is permitted.
     as_of: u32,
-    /// The destination of the data that is being received.
+    /// The destination of the current PDU's data.
     data: Data,
     exchanges: Exchanges,
     /// Events without bytes of their own, oldest first, which the next calls of

@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use super::framer::{Broken, Digests};
 use crate::crc32c::Crc32c;
 
-/// The most data of a PDU that a session sends by itself.
+/// The most bytes of data in a PDU that a session sends by itself.
 const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
 
 /// The format of one direction: its digests, and the alignment of data.
@@ -77,7 +77,7 @@ impl Style {
         }
     }
 
-    /// Returns the header of a completion.
+    /// Returns the header of the PDU that carries a completion.
     pub(super) fn response(&self, completion: &Completion) -> ResponseHead {
         ResponseHead {
             common: self.common(PduType::RESPONSE, size_of::<ResponseHead>(), 0),

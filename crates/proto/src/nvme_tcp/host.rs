@@ -17,10 +17,10 @@ use super::CAPSULE_DATA_BYTES_MAX;
 use super::encode::{Line, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 
-/// The most data of one accepted C2HData: the largest request.
+/// The most bytes of data in one accepted C2HData: the largest request.
 const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
 
-/// The PDUs that a controller may send.
+/// The PDUs that a controller may send, with the sizes of their headers and the most data of each.
 const FROM_CONTROLLERS: &[Kind] = &[
     Kind::with_data(PduType::CONTROLLER_DATA, 24, FROM_CONTROLLER_BYTES_MAX),
     Kind::with_data(PduType::RESPONSE, 24, 0),
@@ -87,7 +87,7 @@ pub struct HostSession {
     wanted: Digests,
     framer: Framer,
     style: Style,
-    /// The largest data of one H2CData (MAXH2CDATA).
+    /// The most bytes of data in one H2CData (MAXH2CDATA).
     data_bytes_max: usize,
     /// Commands in progress, by identifier.
     commands: Box<[Option<InProgress>]>,
@@ -112,11 +112,11 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct InProgress {
     carried: Carried,
-    /// The bytes received: `received ≤ carried.receives`.
+    /// The number of bytes received: `received ≤ carried.receives`.
     received: usize,
-    /// The bytes that the controller has requested: `asked ≤ carried.sends`.
+    /// The number of bytes that the controller has requested: `asked ≤ carried.sends`.
     asked: usize,
-    /// The bytes sent: `sent ≤ asked`.
+    /// The number of bytes sent: `sent ≤ asked`.
     sent: usize,
     data: Status,
 }
@@ -390,7 +390,7 @@ impl HostSession {
         if end.is_some() && says_success { self.imply(cid) } else { None }
     }
 
-    /// Reports the end of a command whose data reported success.
+    /// Removes a command whose data reported success, and returns its end.
     fn imply<'a>(&mut self, cid: CommandId) -> Option<HostEvent<'a>> {
         let command = self.commands[usize::from(cid)].take()?;
         let completion = Completion { cid: cid.into(), ..Completion::new_zeroed() };

@@ -30,8 +30,8 @@ pub enum ClientEvent<'a> {
         tag: Tag,
         /// The command's status.
         status: Status,
-        /// The bytes that follow, at most the largest request; zero unless the status is `Ok`. The
-        /// caller checks that the number is the one it has asked for.
+        /// The number of bytes that follow, at most the largest request; zero unless the status is
+        /// `Ok`. The caller checks that it has asked for this number.
         body_bytes: usize,
     },
     /// The next piece of the last reply's data, never empty.

@@ -9,7 +9,7 @@ use super::bytes::Reader;
 /// The size in bytes of the ticket and the length before each parcel.
 pub(super) const PREFIX_BYTES: usize = 8 + 4;
 
-/// Connections as tickets, each with a parcel.
+/// The connections of a body: the ticket and the parcel of each.
 pub type Parcels<'a> = Vec<(u64, &'a [u8])>;
 
 /// Appends a connection to a body: its ticket (8 bytes), the length of its parcel (4), and the

@@ -1,7 +1,8 @@
 //! The tests of the protocols, both ends. The modules named `fuzz_…` are fuzz tests: they run for
 //! `FUZZ_SECONDS` seconds each where that is set.
 //!
-//! One program, because each one links the whole crate anew. Each module is a subject.
+//! All tests are one program, because each program links the whole crate anew. Each module is a
+//! subject.
 
 mod fuzz_nbd;
 mod fuzz_nvme;

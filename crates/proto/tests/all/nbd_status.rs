@@ -13,7 +13,7 @@ use crate::nbd_rig::Rig;
 /// The size of the export in blocks: more than one command of a device can have.
 const BLOCKS: usize = 8192;
 
-/// Returns a server with a client that has chosen the first export and its status.
+/// Returns a server with a client that has chosen the first export and its block status.
 fn chosen() -> Rig {
     let mut rig = Rig::new(BLOCKS);
     rig.receive(&hello_with_status("first"));

@@ -1,8 +1,8 @@
 //! Checks that no host learns anything of another host's namespaces, subsystems, connections or
 //! changes.
 //!
-//! One host sends every command with every number, and records the answers. It does so in a fabric
-//! of its own, and in one with a stranger. The stranger has namespaces in the same subsystem, a
+//! A host sends every command with every number, and records the answers. It does so in a fabric of
+//! its own, and in one with a stranger. The stranger has namespaces in the same subsystem, a
 //! subsystem of its own and busy connections, and all of its things change. The answers must be the
 //! same. Deliberately left out: whether a subsystem with a name that the host knows exists, since
 //! Connect has a status for that.

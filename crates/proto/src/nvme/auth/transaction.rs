@@ -149,7 +149,8 @@ impl Transaction {
         matches!(self.step, Step::Saying(..))
     }
 
-    /// Returns `true` if the message would begin a transaction.
+    /// Returns `true` if the message would begin a transaction now: it is a negotiation, and no
+    /// transaction is under way.
     pub(crate) fn is_begun_by(&self, message: &[u8]) -> bool {
         let head = AuthHead::read_from_prefix(message);
         let is_idle = matches!(self.step, Step::Idle | Step::Done);

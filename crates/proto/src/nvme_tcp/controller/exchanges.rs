@@ -12,7 +12,7 @@ use super::super::framer::Broken;
 use super::fused::{Half, Pair};
 use crate::nvme::{Fused, Io};
 
-/// The commands that may be in progress before the queue's size is known: one Connect.
+/// The number of commands that may be in progress before the queue's size is known: one Connect.
 const BEFORE_CONNECT: usize = 1;
 
 /// The destination of the data of the current PDU.
@@ -367,8 +367,8 @@ impl Exchanges {
         }
     }
 
-    /// Assigns a slot to a request whose payload is awaited, and returns the headers that request
-    /// it.
+    /// Assigns a slot to a request whose payload is awaited, and returns the R2T headers that
+    /// request the payload.
     pub(super) fn invite(
         &mut self,
         tag: Tag,

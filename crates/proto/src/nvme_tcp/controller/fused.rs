@@ -19,7 +19,8 @@ pub(super) struct Half {
     pub(super) held: Vec<u8>,
     /// `true` if the payload comes in the capsule.
     pub(super) is_here: bool,
-    /// The bytes received on request: `came ≤ io.payload_bytes`.
+    /// The number of bytes received on request, or copied from the capsule:
+    /// `came ≤ io.payload_bytes`.
     pub(super) came: usize,
     /// The worst status of the received data.
     pub(super) verdict: Status,
