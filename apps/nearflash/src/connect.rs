@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use client::nvme::{NvmeAddress, Secret};
 
-/// The keep-alive timeout in seconds: the host gives a silent server up after as long.
+/// The keep-alive timeout in seconds: the host gives up a server that is silent for so long.
 const KEEP_ALIVE_SECONDS: u32 = 5;
 
 /// Seconds between two attempts to reconnect.
@@ -23,7 +23,7 @@ const LOSS_SECONDS_MIN: u32 = 3600;
 /// The time limit for a device to appear after the connection.
 const APPEAR_MAX: Duration = Duration::from_secs(5);
 
-/// The kernel's door for new controllers.
+/// The file through which the kernel takes requests for new NVMe controllers.
 const FABRICS: &str = "/dev/nvme-fabrics";
 
 /// The folder in which the kernel lists block devices.
@@ -145,7 +145,8 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     words
 }
 
-/// Sets how long I/O waits, at all controllers of the subsystem: Debian 12's nvme-cli cannot.
+/// Sets the seconds for which I/O waits for an absent server, at all controllers of the subsystem.
+/// Debian 12's nvme-cli cannot set them.
 fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), String> {
     let mut set = Err(format!("{} shows no controller of it", controllers.display()));
     for entry in fs::read_dir(controllers).into_iter().flatten().flatten() {
@@ -232,7 +233,8 @@ fn connect(line: &[Word]) -> Result<(), String> {
     ))
 }
 
-/// Returns the devices of the subsystem that have appeared since.
+/// Waits until the kernel lists devices of the subsystem that are not in `before`, and returns
+/// them. Does not wait if the subsystem had devices before.
 fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
     let step = Duration::from_millis(100);
     for _ in 0..APPEAR_MAX.as_millis() / step.as_millis() {
@@ -246,7 +248,7 @@ fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
     Vec::new()
 }
 
-/// The block devices that belong to the subsystem.
+/// Returns the names of the block devices that belong to the subsystem, sorted.
 fn devices(blocks: &Path, subsystem: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(blocks) else { return Vec::new() };
     let mut found: Vec<String> = entries

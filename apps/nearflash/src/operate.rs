@@ -70,7 +70,7 @@ impl Common {
         }
     }
 
-    /// Prints the progress of a command, for people only.
+    /// Prints the progress of a command as text; prints nothing if the output is JSON.
     fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if !self.json {
             outln!("{}", text(answer));
@@ -92,7 +92,7 @@ fn read_text(file: &Path) -> Result<String, String> {
 enum Failure {
     /// The server refused, or could not be reached.
     Api(ClientError),
-    /// The arguments contradict each other.
+    /// Another failure, in words.
     Words(String),
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Finding {
     pub(super) found: String,
     /// The effect of the finding and the remedy; empty for a good finding.
     pub(super) advice: String,
-    /// The setting that `--apply` would write.
+    /// The setting that `--apply` would write; `None` if there is none, or it is not safe to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<Fix>,
 }

@@ -16,7 +16,8 @@ struct Interrupt {
     cpus: Cpus,
 }
 
-/// Checks the interrupts of a device. `folder` is its folder in `/sys`.
+/// Checks the interrupts of a device. `folder` is its folder in `/sys`. Returns `None` if none of
+/// them belongs to requests.
 pub(super) fn of(
     machine: &Machine,
     name: &str,
@@ -95,7 +96,9 @@ mod tests {
 
     const CARD: &str = "sys/class/net/eth0";
 
-    /// A card with two queues and a rare interrupt, whose queues are taken by these, and a worker on 1.
+    /// Returns the grade and the text of the finding about a card with two queues and a rare
+    /// interrupt. `first` and `second` are the processors of the queues' interrupts, `workers`
+    /// those of a server's worker.
     fn found(first: &str, second: &str, workers: &str) -> Option<(Grade, String)> {
         let mut files = vec![
             ("sys/class/net/eth0/device/msi_irqs/40", "msix"),

@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
 
-/// Numbers of processors.
+/// A set of processors, by number.
 pub(super) type Cpus = BTreeSet<u32>;
 
 impl Machine {
@@ -35,29 +35,30 @@ impl Machine {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Returns the number in a file.
+    /// Returns the number in a file; `None` if there is none.
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         self.read(file)?.parse().ok()
     }
 
-    /// Returns the last of several numbers in a file.
+    /// Returns the last of several numbers in a file; `None` if there is none.
     pub(crate) fn last_number(&self, file: &str) -> Option<u64> {
         self.read(file)?.split_whitespace().last()?.parse().ok()
     }
 
-    /// The choice in brackets, as in `mq-deadline [none]`.
+    /// Returns the chosen word of a file that lists choices: the one in brackets, as in
+    /// `mq-deadline [none]`.
     pub(crate) fn chosen(&self, file: &str) -> Option<String> {
         let text = self.read(file)?;
         let (_, behind) = text.split_once('[')?;
         Some(behind.split_once(']')?.0.to_owned())
     }
 
-    /// A file that lists processors, as `0-3,8`.
+    /// Returns the processors that a file lists in the kernel's format, as `0-3,8`.
     pub(super) fn cpus(&self, file: &str) -> Option<Cpus> {
         parse_cpus(&self.read(file)?)
     }
 
-    /// Returns the processors of the machine.
+    /// Returns the names of the machine's processors: `cpu0` and so on.
     pub(super) fn processors(&self) -> Vec<String> {
         let mut all = self.list("sys/devices/system/cpu");
         all.retain(|name| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok()));

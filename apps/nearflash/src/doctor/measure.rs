@@ -24,7 +24,7 @@ pub(crate) fn all() -> Result<Vec<Finding>, String> {
     Ok(vec![wake_up, loopback, timers, copies])
 }
 
-/// Returns a good finding, and the 95th percentile in microseconds.
+/// Returns a good finding about these latencies, and their 95th percentile in microseconds.
 fn latencies(name: &'static str, of: Latencies, late: &str) -> (Finding, u128) {
     let Latencies { median_us, p95_us } = of;
     (Finding::good(name, format!("{median_us} µs{late}, 95 % within {p95_us} µs")), p95_us)

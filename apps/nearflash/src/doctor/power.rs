@@ -3,7 +3,8 @@
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Checks the machine's policy, and each NVMe controller.
+/// Checks the machine's policy for PCIe links, and for each NVMe controller its power states and
+/// its link.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(machine));

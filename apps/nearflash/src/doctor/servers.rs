@@ -8,7 +8,7 @@ pub(super) struct Server {
     pub(super) pid: u32,
     /// The processors that the server's workers may run on.
     pub(super) cpus: Cpus,
-    /// The server's limits, in the kernel's format.
+    /// The text of the server's `/proc/PID/limits`; `None` if it cannot be read.
     pub(super) limits: Option<String>,
     /// `true` if the server has an io_uring instance; `None` if this user may not read that.
     pub(super) has_ring: Option<bool>,

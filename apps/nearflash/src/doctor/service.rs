@@ -10,10 +10,10 @@ const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/s
 
 const UNIT: &str = "nearflash.service";
 
-/// Fewer descriptors than this are too few for a crowd.
+/// Minimum number of open files that a server of many connections must be allowed.
 const FILES_MIN: u64 = 65_536;
 
-/// Bytes that the buffers of a few workers take.
+/// Minimum of locked memory in bytes that a server must be allowed: the buffers of a few workers.
 const LOCKED_MIN: u64 = 256 << 20;
 
 /// The hard limits of a process or unit: `None` if unknown, `u64::MAX` for no limit. `whose` follows
@@ -82,7 +82,8 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
     }
 }
 
-/// Returns the limits that a server would have: those of the unit; without one, of this process.
+/// Returns the limits that a server would have: those of the systemd unit or, without a unit, those
+/// of this process.
 fn next_server(machine: &Machine) -> Option<ProcessLimits> {
     of_unit(machine).or_else(|| {
         let own = machine.read("proc/self/limits")?;
@@ -119,7 +120,7 @@ fn of_unit(machine: &Machine) -> Option<ProcessLimits> {
     Some(ProcessLimits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
 }
 
-/// Parses a limit of a unit (systemd.exec(5)).
+/// Parses a limit of a unit (systemd.exec(5)); `None` if it is not understood.
 fn limit(text: &str) -> Option<u64> {
     if text == "infinity" {
         return Some(u64::MAX);

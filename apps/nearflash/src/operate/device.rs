@@ -16,7 +16,8 @@ use super::table::{Side, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;
 
-/// Between two looks how far a recalibration is, and how long to look at most.
+/// The pause between two queries of a recalibration's progress, and the maximum time to wait for
+/// its end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
@@ -178,8 +179,8 @@ impl Recalibrate {
 }
 
 impl Recalibrate {
-    /// Accepts the model that is held back. If there is none, no measurement is started for it,
-    /// which would take long and cost the data of a scratch namespace.
+    /// Accepts the model that is held back; fails if there is none. A measurement is never started,
+    /// as it would take long and cost the data of a scratch namespace.
     fn accept_held(&self, client: &mut Client) -> Result<Recalibration, Failure> {
         if self.scratch.is_some() || self.reads_only {
             return Err(Failure::from(format!("{ACCEPT_ALONE}: it says how to measure")));

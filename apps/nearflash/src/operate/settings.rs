@@ -76,7 +76,7 @@ impl Set {
     }
 }
 
-/// Formats the settings that were changed.
+/// Formats the settings of a device: its spec, and a line for each further setting in use.
 pub(super) fn lines_of(set: &DeviceSettings) -> Vec<String> {
     let switches = [
         ("correct_online", set.correct_online),

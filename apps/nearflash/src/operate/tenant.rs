@@ -214,7 +214,7 @@ impl TenantCommand {
     }
 }
 
-/// The change of a tenant that the options of `tenant set` name.
+/// Returns the change of a tenant that the options of `tenant set` name; fails if they name none.
 fn patch(
     before: &TenantStatus,
     best_effort: bool,

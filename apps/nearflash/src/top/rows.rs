@@ -66,7 +66,8 @@ fn micros(us: f64) -> Figure {
     Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
 }
 
-/// Returns the upper edge of a bucket in microseconds, if there is any time in the histogram.
+/// Returns a figure `≤ TIME` for the upper edge of a bucket in microseconds, or a dash without
+/// samples.
 fn at_most(us: Option<f64>) -> Figure {
     us.map_or_else(none, |us| {
         let figure = micros(us);
@@ -79,7 +80,7 @@ fn percent(share: f64) -> Figure {
     Figure { text, number: share, tone: Tone::Plain }
 }
 
-/// Bytes a second as a figure.
+/// Returns the figure of a rate in bytes per second.
 pub(super) fn rate(bytes: f64) -> Figure {
     let units = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)];
     let (unit, size) = units.into_iter().find(|(_, size)| bytes >= *size).unwrap_or(("B/s", 1.0));

@@ -127,7 +127,7 @@ impl State {
         self.orders[self.tab as usize]
     }
 
-    /// The table of the screen, sorted.
+    /// Returns the shown table: the rows that match the search, sorted.
     pub(super) fn rows(&self) -> Rows {
         let mut rows = match self.tab {
             Tab::Tenants => rows::tenants(&self.data.tenants),

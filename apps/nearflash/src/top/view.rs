@@ -16,7 +16,7 @@ use lab::report::{number_text, time_text};
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Maximum length of a histogram's bar.
+/// Maximum length of a histogram's bar in characters.
 const BAR: usize = 24;
 
 /// Width in characters of the column before the bars of the histograms, with the upper edge of each
@@ -107,7 +107,7 @@ fn style_of(tone: Tone) -> Style {
     }
 }
 
-/// Returns a line of the server's totals.
+/// Returns the line of the server's totals or, if the server does not answer, of the error.
 fn summary(state: &State, width: u16) -> Line<'static> {
     if let Some(why) = &state.trouble {
         let first = why.lines().next().unwrap_or_default().to_owned();
@@ -177,7 +177,8 @@ fn keys(keys: &[(&str, &str)]) -> Line<'static> {
     Line::from(each.collect::<Vec<_>>())
 }
 
-/// Draws the table, and returns a text that says how many columns there are beside it.
+/// Draws the table. Returns a line with the numbers of columns that are hidden to the left and to
+/// the right.
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'static> {
     let (rows, order) = (state.rows(), state.order());
     if rows.rows.is_empty() {
@@ -226,7 +227,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'sta
     Line::from(format!("{before}{}", count(&right, format!("  {} columns →", right.len()))))
 }
 
-/// Returns the width of a column, with a mark behind its title.
+/// Returns the width of a column in characters, with room for the mark of the sort order.
 fn width(rows: &Rows, n: usize) -> usize {
     let cells = rows.rows.iter().map(|row| row[n].text.chars().count());
     let width = cells.chain([rows.columns[n].title.chars().count() + 1]).max().unwrap_or(1);

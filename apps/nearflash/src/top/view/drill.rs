@@ -20,7 +20,7 @@ fn whole(number: f64) -> String {
     number_text(number.round())
 }
 
-/// Facts above, a titled list below.
+/// Draws facts above, and a titled list below.
 fn draw_both(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -122,7 +122,7 @@ fn device_facts(device: &admin::DeviceStatus, flow: &FlowOfDevice) -> Vec<Line<'
     ]
 }
 
-/// The tenants of a device in columns.
+/// Returns the table of a device's tenants, by the tokens that they spend.
 fn tenants_on(tenants: &[admin::TenantStatus], device: &str) -> Vec<Line<'static>> {
     let mut own: Vec<_> = tenants.iter().filter(|one| one.device == device).collect();
     own.sort_by(|a, b| b.measured.tokens.total_cmp(&a.measured.tokens));

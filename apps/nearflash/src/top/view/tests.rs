@@ -1,4 +1,4 @@
-//! The screen as it is drawn, beside `screens.txt`. `UPDATE_SNAPSHOTS=1` writes that anew.
+//! Tests that the screen is drawn as in `screens.txt`, which `UPDATE_SNAPSHOTS=1` writes anew.
 
 use super::*;
 

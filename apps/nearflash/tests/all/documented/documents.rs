@@ -1,5 +1,5 @@
-//! The documents hold what they promise: examples are the files that compile, configurations are
-//! understood, options exist, and every key is explained.
+//! Tests that the documents are true: examples are the files that compile, configurations are
+//! accepted, options exist, and every key is explained.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The fenced blocks of a document in this language, each with the line before it.
+/// Returns the fenced blocks of a document in this language, each with the line before its fence.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {
     let fence = format!("```{language}");
     let (mut found, mut before, mut lines) = (Vec::new(), "", text.lines());
@@ -31,7 +31,7 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {
     found
 }
 
-/// A source without the documentation at its top.
+/// Returns a source without the documentation at its top.
 fn without_head(source: &str) -> String {
     let body = source.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
     body.collect::<Vec<_>>().join("\n") + "\n"
@@ -87,7 +87,8 @@ fn configurations_of_the_documents_are_understood() {
     }
 }
 
-/// The keys of a table, as the program's own complaint about an unknown one lists them.
+/// Returns the keys of a table of the configuration, as the program lists them in its error for an
+/// unknown key.
 fn keys(table: &str) -> Vec<String> {
     let (code, said) = Launch::config(&format!("{table}\nno_such_key = 1")).with("--check").fail();
     assert_eq!(code, 1);

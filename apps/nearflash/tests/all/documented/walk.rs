@@ -1,12 +1,13 @@
-//! The walks of the documents, as they stand there: the commands run, and print what is said of them.
+//! Tests that the walk-throughs of the documents work: their commands run, and print what the
+//! documents show.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{PATIENCE, free_port, wait_until};
 
-/// A block of the document: its language, what is in it, and what the line before marks it as: the
-/// server's, or a file's.
+/// A fenced block of a document: its language and its text. `mark` is what the line before the
+/// block calls it: the server's configuration, or a file.
 struct Block {
     language: String,
     text: String,
@@ -30,7 +31,7 @@ fn blocks(document: &str) -> Vec<Block> {
     found
 }
 
-/// A shell that finds the program under test, in a directory of its own.
+/// Returns a shell that runs a script in a folder, with the program under test in its path.
 fn shell(folder: &Path, script: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_nearflash"));
     let path = std::env::var("PATH").unwrap();
@@ -41,7 +42,7 @@ fn shell(folder: &Path, script: &str) -> Command {
     command
 }
 
-/// Ends with its holder.
+/// A server's process, which is killed when this value is dropped.
 struct Serving(Child);
 
 impl Drop for Serving {
@@ -65,7 +66,8 @@ fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
     assert_eq!((ran, compared), (3, 2));
 }
 
-/// Walks through a document: how many commands ran, and of how many the words were compared.
+/// Carries out a document's commands. Returns how many commands ran, and for how many of them the
+/// output was compared.
 fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     let blocks = blocks(&edit(std::fs::read_to_string(document).unwrap()));

@@ -1,4 +1,5 @@
-//! `nearflash calibrate` from outside: what it writes, what it refuses, and what it leaves behind.
+//! Tests of `nearflash calibrate`: the files that it writes, the arguments that it refuses, and the
+//! files that it leaves behind.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +39,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// One latency and three mixes: a second or two.
+/// Options for a short calibration of one latency and three mixes, which takes a second or two.
 const FAST: &str = "--quick --latency 500us";
 
 #[test]
@@ -65,8 +66,8 @@ fn a_simulated_device_gets_a_model_and_a_plot() {
     assert!(plot.contains("90 % reads") && plot.trim_end().ends_with("</svg>"));
 }
 
-/// The commands of the first example in docs/how-to/calibrate-a-drive.md, as they stand there; the
-/// server only says whether it would start.
+/// Runs the commands of the first example in docs/how-to/calibrate-a-drive.md. The server only
+/// checks whether it would start.
 #[test]
 fn the_walk_through_works() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `nearflash demo` and `nearflash reproduce` as people run them. Whether promises are kept in real
-//! time is not asked here: the figures hold that in virtual time.
+//! Tests of `nearflash demo` and `nearflash reproduce` as commands. Other tests check in virtual
+//! time that promises are kept.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -14,8 +14,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 
-/// Act 1 is the same on every machine. A machine that runs other tests may break live promises, but
-/// never keeps those that are broken without the scheduler.
+/// Act 1 gives equal results on every machine. A machine that runs other tests may break live
+/// promises, but never keeps the promises that are broken without the scheduler.
 #[test]
 #[ignore = "full: measures a real server in real time"]
 fn the_demo_shows_promises_without_the_scheduler_and_with_it() {

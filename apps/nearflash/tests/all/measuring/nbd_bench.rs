@@ -1,4 +1,4 @@
-//! `nearflash bench nbd://…` as people and programs run it.
+//! Tests of `nearflash bench nbd://…`.
 
 use std::process::{Command, Output, Stdio};
 
@@ -26,7 +26,7 @@ fn refused(words: &str) -> String {
     String::from_utf8(output.stderr).expect("it is text")
 }
 
-/// A server of two exports; the second is read-only.
+/// Starts a server of two exports; the second is read-only.
 fn server(listen: &str) -> Server {
     let text = format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\

@@ -1,4 +1,4 @@
-//! `nearflash bench nvme-tcp://…` as people and programs run it.
+//! Tests of `nearflash bench nvme-tcp://…`.
 
 use std::process::{Command, Output, Stdio};
 
@@ -34,7 +34,8 @@ fn refused(words: &str, keys: &[(&str, &str)]) -> String {
     String::from_utf8(output.stderr).expect("it is text")
 }
 
-/// A server with a subsystem of two namespaces.
+/// Starts a server with a subsystem of two namespaces, the second of them read-only, and this more
+/// of configuration.
 fn server(more: &str) -> Server {
     let text = format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n[[namespace]]\ndevice = \"mem\"\nsize = \"8MiB\"\n\

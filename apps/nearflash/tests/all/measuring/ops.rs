@@ -1,15 +1,15 @@
-//! What operating a server costs it, measured: idle connections, moves, scrapes, tenants by the ten
-//! thousand. `cargo xtask bench ops` runs these tests, each alone and in release, and makes a
-//! table of the lines `figure: NAME | VALUE | LIMIT`.
+//! Measurements of the cost of operating a server: idle connections, moves, scrapes, and tens of
+//! thousands of tenants. `cargo xtask bench ops` runs these tests, each alone and in release, and
+//! makes a table of the lines `figure: NAME | VALUE | LIMIT`.
 //!
-//! They are no checks of the machine they run on: what falls short of a limit is said and does not fail.
-//! Errors, connections that end and contents that are not right do.
+//! A figure that misses its limit is reported and does not fail the test, since the machine may be
+//! at fault. Errors, ended connections and wrong contents do fail it.
 //!
-//! Whoever asks the admin API here, and whoever makes the load, takes processors from the server, too,
-//! which is no cost of the server. So the worker has a processor of its own, which all others keep off,
-//! and latencies are looked at where a promise is about them: at the server. What the client sees
-//! stands beside that; it shares its processors with all that is asked. Where that makes a difference, the
-//! same is measured beside as much computing that is nobody's.
+//! Clients of the admin API and generators of load take processor time, too, which is no cost of
+//! the server. So the worker has a processor of its own, which all others avoid, and latencies are
+//! measured where a promise bounds them: at the server. The latency that the client sees is shown
+//! beside; the client shares its processors with everything else. Where that matters, the
+//! measurement is repeated beside an equal amount of unrelated computing.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,9 +22,9 @@ use crate::support::{Launch, PATIENCE, Place, Server, V2, now, wait_until};
 use control::admin::{AddListener, Client, ClientError, NewTenant, Slo, TenantPatch, TenantStatus};
 use serde_json::Value;
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// A server of this device, not started.
+    /// Returns a server of this device with these options, not started.
     fn launch(&self, device: &str, words: &[&str]) -> Launch;
 }
 
@@ -36,7 +36,7 @@ impl Servers for Place {
     }
 }
 
-/// A load of `nearflash bench`, for so many seconds.
+/// Starts `nearflash bench` for so many seconds.
 fn bench(url: &str, seconds: f64, words: &str) -> Child {
     let mut bench = Process::new(env!("CARGO_BIN_EXE_nearflash"));
     bench.args(["bench", url, "--json", "--warmup", "0.2", "--seconds", &seconds.to_string()]);
@@ -57,13 +57,13 @@ fn figure(name: &str, value: &str, limit: &str) {
     println!("figure: {name} | {value} | {limit}");
 }
 
-/// A figure that is to be no more than this.
+/// Prints a figure with its limit, and whether it misses the limit.
 fn held_to(name: &str, (measured, value): (f64, &str), (most, unit): (f64, &str)) {
     let verdict = if measured <= most { "" } else { ": missed" };
     figure(name, value, &format!("{most}{unit}{verdict}"));
 }
 
-/// The factor by which a p95 may grow beside other work: by so much it differs by itself.
+/// The factor by which a p95 may grow beside other work: it varies by as much without.
 const NOISE: f64 = 1.1;
 
 fn median(values: &mut [f64]) -> f64 {
@@ -71,7 +71,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Lowest, median and highest.
+/// Formats the median of values, and the lowest and the highest.
 fn spread(values: &mut [f64], unit: &str) -> String {
     let middle = median(values);
     format!("{middle:.2} {unit} ({:.2} to {:.2})", values[0], values[values.len() - 1])
@@ -130,7 +130,7 @@ fn moves() {
     held_to(name, (p99, &value), (5.0, " ms"));
 }
 
-/// One answer of the admin API, whole.
+/// Requests a path of the admin API, and returns the whole answer.
 fn ask(socket: &PathBuf, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
@@ -140,7 +140,7 @@ fn ask(socket: &PathBuf, path: &str) -> String {
     answer
 }
 
-/// The `nice` of a server's thread of this name.
+/// Returns the nice value of a server's thread of this name.
 fn nice(server: &Server, name: &str) -> i32 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let mut stats = threads.filter_map(|thread| {
@@ -206,7 +206,7 @@ fn crowd() -> usize {
     std::env::var("NEARFLASH_CROWD").map_or(10_000, |n| n.parse().expect("a number"))
 }
 
-/// The configuration of a server for ten thousand tenants beside one that is promised something.
+/// The configuration of a server for ten thousand tenants beside `gold`, which has an SLO.
 const ROOM: &str = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"cloud\"\n\
                     [[tenant]]\nname = \"gold\"\nlatency_us = 2000\niops = 20000\n\
                     [[access]]\ntoken = \"gold\"\ntenant = \"gold\"\nrights = \"read-write\"\n\
@@ -220,11 +220,11 @@ fn crowded(place: &Place, tenants: &str, words: &[&str]) -> Server {
     own.iter().chain(words).fold(launch, |launch, word| launch.with(word)).start()
 }
 
-/// The processor that is the worker's alone.
+/// The processor that only the worker uses.
 const WORKERS: [usize; 1] = [0];
 
-/// p95s of gold's reads in microseconds: what the client saw, and from the last byte of a request to
-/// its reply handed to the socket, which is what an SLO bounds.
+/// p95s of the reads of tenant `gold` in microseconds. The client's is what it saw. The server's is
+/// from the last byte of a request to its reply handed to the socket, which an SLO bounds.
 #[derive(Clone, Copy)]
 struct P95 {
     client: f64,
@@ -238,7 +238,8 @@ impl P95 {
     }
 }
 
-/// Reads of gold so far, by the upper edges of their latencies in microseconds; sums over all below.
+/// Returns the reads of tenant `gold` so far: upper edges of latencies in microseconds, each with
+/// the number of reads up to it.
 fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
     let begin = "nearflash_tenant_read_latency_seconds_bucket{le=\"";
     let text = ask(&place.socket(), "/metrics");
@@ -261,7 +262,7 @@ fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
     below + (above - below) * (wanted - fewer) / (more - fewer)
 }
 
-/// The p95s of gold's reads at a rate that it is promised.
+/// Measures the p95s of reads of tenant `gold` at a promised rate.
 fn p95_of_gold(place: &Place, server: &Server, seconds: f64) -> P95 {
     let words = "--token gold --rate 10000 --queue-depth 64";
     let before = reads_of_gold(place);
@@ -272,7 +273,7 @@ fn p95_of_gold(place: &Place, server: &Server, seconds: f64) -> P95 {
     P95 { client, server: p95(&before, &reads_of_gold(place)) }
 }
 
-/// Does something off the worker's processor.
+/// Runs `what` on a thread that stays off the worker's processor.
 fn aside<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     let off = || {
         io::keep_off_cpus(&WORKERS).unwrap();
@@ -281,8 +282,8 @@ fn aside<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(off).join().unwrap())
 }
 
-/// Runs `what` again and again, at low priority, while `of` is measured; what was measured, and the
-/// processor time that `what` has used here.
+/// Runs `what` repeatedly, at low priority, while `of` measures. Returns the measurement, and the
+/// processor time that `what` used in this process.
 fn beside<T: Send>(mut what: impl FnMut() + Send, of: impl FnOnce() -> T) -> (T, Duration) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -301,7 +302,7 @@ fn beside<T: Send>(mut what: impl FnMut() + Send, of: impl FnOnce() -> T) -> (T,
     })
 }
 
-/// Processor time that a thread has used.
+/// Returns the processor time that a thread has used, by its folder in `/proc`.
 fn clocked(thread: &Path) -> Option<Duration> {
     let clocked = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     clocked.split(' ').next()?.parse().ok().map(Duration::from_nanos)
@@ -331,8 +332,8 @@ fn beside_and_without(name: &str, with: &[P95], without: &[P95]) {
     figure("the same as the client saw it, on the processor of all the others", &value, "-");
 }
 
-/// Tenants that have done something, of all in a scrape: more than have series of their own unless
-/// that is asked for, and fewer than all, which would be 90 MB.
+/// Number of tenants that have made requests: more than have series of their own by default, and
+/// fewer than all, whose scrape would have 90 MB.
 const ACTIVE: usize = 1_000;
 
 #[test]
@@ -372,7 +373,7 @@ fn scrapes() {
     }
 }
 
-/// Processor time of the worker alone.
+/// Returns the processor time that the server's workers have used.
 fn worker_time(server: &Server) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let used = threads.map(|thread| thread.unwrap().path()).filter_map(|thread| {

@@ -1,5 +1,5 @@
-//! Devices that differ from their models, and are measured anew while the server runs: the real
-//! program, its commands, and loads over sockets.
+//! Tests of devices that differ from their models, and are measured again while the server runs:
+//! the real program, its commands, and loads over sockets.
 
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
@@ -10,15 +10,16 @@ use contract::Hello;
 use control::admin::{Client, TenantStatus};
 use serde_json::Value;
 
-/// Device A at a fortieth of its pace, so that stalls of the machine are short beside its latencies,
-/// and twice as old as its model says.
+/// Device A at a fortieth of its speed, so that stalls of the machine are short beside its
+/// latencies, and at twice the age that its model assumes.
 const OLD: &str = "sim:a?slow=40&age=2&size=64MiB";
 
 /// The time within which a drift is reported under load: five windows of two seconds, and the
 /// median of eight.
 const TOLD_WITHIN: Duration = Duration::from_secs(40);
 
-/// Four curves of some twenty steps each at most, and waits for tenants.
+/// The time within which a recalibration ends: four curves of at most some twenty steps each, and
+/// waits for tenants.
 const MEASURED_WITHIN: Duration = Duration::from_secs(240);
 
 /// A directory for the files of one server.
@@ -27,7 +28,8 @@ struct Place {
 }
 
 impl Place {
-    /// With a configuration of the device, two namespaces and this.
+    /// Returns a directory with the configuration of a device with these keys, two namespaces, and
+    /// `rest`.
     fn new(device: &str, rest: &str) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
@@ -85,10 +87,12 @@ impl Drop for Load {
     }
 }
 
-/// Blocks of the namespace that nothing but its clients may change; the one to overwrite lies behind.
+/// Blocks of the first namespace, which only its clients may change. The recalibration may
+/// overwrite the second one, which lies behind.
 const KEPT_BLOCKS: u64 = (32 << 20) / 512;
 
-/// Writes a page each 256 KiB of the namespace, and its last one; all that is in it then.
+/// Writes a page to every 256 KiB of the namespace, and its last page. Returns the whole contents
+/// of the namespace.
 fn fill(client: &mut V2) -> Vec<u8> {
     let mut all = vec![0; KEPT_BLOCKS as usize * 512];
     for lba in (0..KEPT_BLOCKS).step_by(512).chain([KEPT_BLOCKS - 8]) {

@@ -1,11 +1,11 @@
-//! `nearflash attach` on this machine's kernel. Guests with a kernel that has the driver do the rest
-//! (`trials/src/interop/ublk`).
+//! Tests of `nearflash attach` on this machine's kernel. Virtual machines whose kernel has the
+//! driver test the rest (`trials/src/interop/ublk`).
 
 use std::path::Path;
 
 use crate::support::nearflash;
 
-/// No server listens there.
+/// The address of no server.
 const NOBODY: &str = "reflex://127.0.0.1:1";
 
 #[test]

@@ -1,4 +1,5 @@
-//! The audit log of the real program: what has a line, what is in it, and what never is.
+//! Tests of the real program's audit log: which events have a line, what the line contains, and
+//! what no line may contain.
 
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ struct Audited {
 }
 
 impl Audited {
-    /// Started by a shell that has run this before.
+    /// Starts an audited server from a shell that has run this script.
     fn start_after(script: &str) -> Audited {
         Audited::start(script, &[])
     }
@@ -46,7 +47,7 @@ impl Audited {
         self.folder.path().join(name)
     }
 
-    /// The lines of a log; each is an object.
+    /// Returns the lines of a log, each of which is a JSON object.
     fn lines(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path(name)).unwrap();
         let object = |line: &str| -> Value {
@@ -144,7 +145,7 @@ fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// One command of each kind that changes something, and how its line begins and ends.
+/// Runs one command of each kind that changes something, and checks how its line begins and ends.
 #[test]
 fn no_kind_of_change_is_without_a_line() {
     const SUBSYSTEM: &str = "nqn.2026-11.org.example:audited";

@@ -1,24 +1,24 @@
-//! The state of a server as a document: exported, imported into another server that runs or does
-//! not, and taken back.
+//! Tests of a server's state as a document: exported, imported into another server, running or not,
+//! and imported back.
 
 use crate::support::{NvmeQueue, Operator, Place, SUBSYSTEM, V2, complaint, host_nqn, nearflash};
 
-/// The listeners, and the words with which a place's server differs from its configuration.
+/// The listeners in the configuration of these servers.
 const LISTENERS: &str = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
                          [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const KEY: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
-/// Steps of these tests at a place.
+/// The steps of these tests on the server and the files of a [`Place`].
 trait Carries {
-    /// Writes a configuration: a file as the device `disk`, and this.
+    /// Writes a configuration: a file as the device `disk`, and `rest`.
     fn configure(&self, rest: &str);
     fn config(&self) -> String;
-    /// Runs a command on the files here that must succeed, and returns its output.
+    /// Runs a command on the files of this place, which must succeed, and returns its output.
     fn files_told(&self, words: &[&str]) -> String;
     fn files_refused(&self, words: &[&str]) -> String;
-    /// Exports by the files here.
+    /// Exports the state from the files of this place, without a server.
     fn exported(&self) -> String;
-    /// Writes a document here and returns its path.
+    /// Writes a document into this place, and returns its path.
     fn document(&self, text: &str) -> String;
 }
 
@@ -80,12 +80,13 @@ fn source() -> Place {
     place
 }
 
-/// Returns the document of a source for the server of another place.
+/// Returns the exported document of `source`, changed to name the device file of `place`.
 fn for_place(source: &Place, place: &Place) -> String {
     source.exported().replace(&source.file("disk"), &place.file("disk"))
 }
 
-/// Returns the lines of a document that do not depend on the place.
+/// Returns the lines of a document without addresses and device files, which differ from place to
+/// place.
 fn lines(document: &str) -> Vec<String> {
     let own = document.lines().filter(|line| !line.starts_with("url") && !line.starts_with("spec"));
     own.map(str::to_owned).collect()
@@ -166,7 +167,7 @@ fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
     drop(server);
 }
 
-/// A dry run named tenants as added whose promises the server then refused.
+/// A dry run once listed tenants as added whose promises the server then refused.
 #[test]
 fn a_dry_run_tells_which_promises_would_not_fit() {
     let place = Place::new();

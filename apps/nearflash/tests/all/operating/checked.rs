@@ -1,4 +1,5 @@
-//! What a check accepts starts, and what it refuses does not, in the same words.
+//! Tests that a configuration starts a server if `config check` accepts it, and that the server
+//! refuses any other with the message of the check.
 
 use crate::support::Launch;
 use flash::Chance;

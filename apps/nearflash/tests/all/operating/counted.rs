@@ -1,4 +1,4 @@
-//! What operators alarm on, provoked and read from the metrics.
+//! Tests of the counters that operators alarm on: events are provoked, and read from the metrics.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,8 @@ use control::admin::{AdminAddress, Client};
 
 const TOKEN: &str = "right";
 
-/// A server with two listeners and few connections, which lets nobody in without a token.
+/// A server with two listeners and a low limit of connections, which admits only clients with a
+/// token.
 struct Place {
     folder: tempfile::TempDir,
     server: Server,
@@ -54,7 +55,7 @@ impl Place {
         V2::with_token(self.server.listener(0), TOKEN).unwrap()
     }
 
-    /// The sum of all series of a counter whose labels have this text in them.
+    /// Returns the sum of all series of a counter whose labels contain this text.
     fn count(&self, name: &str, labels: &str) -> u64 {
         let mut stream = UnixStream::connect(self.path("admin.sock")).unwrap();
         stream

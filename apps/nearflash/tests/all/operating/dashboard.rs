@@ -1,8 +1,8 @@
-//! The dashboard in a real browser, over a real server, as an operator reaches it: a port of
-//! loopback that leads to the server's Unix socket, as `ssh -L` makes one.
+//! Tests of the dashboard in a real browser, over a real server, as an operator reaches it: through
+//! a local port that leads to the server's Unix socket, as `ssh -L` makes one.
 //!
-//! Pictures of each page are kept in `target/ui`. `cargo xtask ci --only dashboard` runs these tests,
-//! as they need a browser.
+//! Screenshots of each page are kept in `target/ui`. `cargo xtask ci --only dashboard` runs these
+//! tests, as they need a browser.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -13,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use crate::support::{BOB, Browser, Launch, Office, PATIENCE, Server, wait_until};
 use serde_json::{Value, json};
 
-/// A slow drive, so that tests on busy machines keep up with it, and tenants of every kind.
+/// The configuration of a slow drive, so that tests on busy machines keep up with it, and of
+/// tenants of every kind.
 const SETUP: &str = r#"
 [[device]]
 name = "drive"
@@ -61,8 +62,8 @@ tenant = "batch"
 rights = "read-write"
 "#;
 
-/// A small drive at the latencies of a large one, and tenants as a server has them, for the picture
-/// in the documents.
+/// The configuration of a small drive with the latencies of a large one, and of typical tenants,
+/// for the picture in the documents.
 const SHOWN: &str = r#"
 [[device]]
 name = "flash0"
@@ -137,7 +138,7 @@ impl Site {
         format!("http://localhost:{}/", self.port.port())
     }
 
-    /// `nearflash bench` against it, as this tenant.
+    /// Starts `nearflash bench` against the server, as this tenant.
     fn load(&self, tenant: &str, arguments: &[&str]) -> Load {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
         command.args(["bench", &format!("reflex://{}", self.server.address())]);
@@ -145,7 +146,8 @@ impl Site {
         Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Shows the page, as a browser does that was never here, and waits until it has heard from the server.
+    /// Shows the page without anything that the browser has kept of it, and waits until it has
+    /// figures of the server.
     fn show(&self, browser: &Browser) {
         browser.forget(&self.url());
         browser.open(&self.url());
@@ -153,7 +155,7 @@ impl Site {
     }
 }
 
-/// A script that returns the text of the tile, without the blanks between thousands.
+/// A script that returns the rate of requests on its tile, as a number.
 const RATE: &str =
     "Number(document.querySelector('#tile-requests strong').textContent.replace(/\\s/g, ''))";
 
@@ -163,7 +165,7 @@ fn launch(setup: &str, socket: &Path) -> Server {
     Launch::config(setup).with("--admin").with(socket.to_str().unwrap()).start()
 }
 
-/// Load that ends when this goes out of scope.
+/// A process of `nearflash bench`, which is killed when this value is dropped.
 struct Load(Child);
 
 impl Drop for Load {
@@ -173,7 +175,7 @@ impl Drop for Load {
     }
 }
 
-/// A port of loopback that leads to a Unix socket, for as long as the test runs.
+/// Returns a local port whose connections lead to a Unix socket, for as long as the test runs.
 fn tunnel(socket: PathBuf) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap();
@@ -194,12 +196,12 @@ fn tunnel(socket: PathBuf) -> SocketAddr {
     port
 }
 
-/// Until one of them ends.
+/// Copies bytes from one stream to the other until one of them ends.
 fn copy(mut from: impl Read, mut to: impl Write) {
     let _ = std::io::copy(&mut from, &mut to);
 }
 
-/// The number at the beginning of a text, whose thousands are apart.
+/// Returns the number at the beginning of a text; spaces separate its thousands.
 fn number(text: &str) -> f64 {
     let digits: String = text.chars().filter(|c| *c != '\u{202f}').collect();
     digits.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
@@ -266,8 +268,8 @@ fn figures_move_under_load() {
     quiet(&browser);
 }
 
-/// `docs/images/dashboard.png` is what this test left in `target/ui/documents.png` on a machine that
-/// did nothing else.
+/// Makes the picture `docs/images/dashboard.png`, as `target/ui/documents.png`. The documents'
+/// version is from a machine that did nothing else.
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn the_picture_of_the_documents_shows_a_server_at_work() {
@@ -298,8 +300,8 @@ fn the_picture_of_the_documents_shows_a_server_at_work() {
     quiet(&browser);
 }
 
-/// All other pages of operators of this machine, in one browser: each check begins with a page that
-/// knows nothing of the ones before.
+/// Checks all other pages for operators of this machine in one browser. Each check begins with a
+/// page without anything kept from the ones before.
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn every_page_can_be_read_used_and_trusted() {
@@ -316,7 +318,8 @@ fn every_page_can_be_read_used_and_trusted() {
     nobody_yet_is_said_in_words(&browser);
 }
 
-/// The lowest contrast of texts on the page (WCAG 2.2, 1.4.3: at least 4.5), and whose it is.
+/// A script that returns the lowest contrast of texts on the page (WCAG 2.2, 1.4.3: at least 4.5),
+/// and the text that has it.
 const CONTRAST: &str = r#"
     const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
     const light = ([r, g, b]) => {

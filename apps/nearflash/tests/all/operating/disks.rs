@@ -1,5 +1,5 @@
-//! Devices that are opened and closed while the server runs: the real program, clients and hosts over
-//! real sockets, and the commands of an operator.
+//! Tests of devices that are added and removed while the server runs: the real program, clients and
+//! hosts over real sockets, and the commands of an operator.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,9 +12,10 @@ use wire::nvme::Event;
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:disks";
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// With a configuration of a file and listeners for clients and hosts, and this.
+    /// Returns a place with the configuration of a file device, listeners for clients and hosts,
+    /// and `rest`.
     fn with(rest: &str) -> Place;
     fn configure(&self, spec: &str, rest: &str);
     fn launch(&self) -> Launch;
@@ -349,7 +350,8 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     assert_eq!(place.devices(), ["first"]);
 }
 
-/// Places of devices are no places in the list of those that are there.
+/// A device's place in the worker's table differs from its position among the devices that are
+/// left.
 #[test]
 fn who_is_behind_a_removed_disk_goes_on() {
     let place = Place::with("");
@@ -366,7 +368,7 @@ fn who_is_behind_a_removed_disk_goes_on() {
     assert!(server.runs());
 }
 
-/// Without namespaces in the file their numbers are the devices' places.
+/// If the configuration has no namespaces, their numbers follow the places of the devices.
 #[test]
 fn a_reload_lets_no_namespace_be_on_another_disk() {
     let place = Place::with("");

@@ -1,4 +1,4 @@
-//! Listeners and workers that are drained while the server runs.
+//! Tests of listeners and workers that are drained while the server runs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use control::admin::{Code, Connection, ListenerState, Listeners, SetWorker, Work
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
 
-/// Starts a server with two listeners for clients and one for hosts, whose device takes its time.
+/// Starts a server with two listeners for clients and one for hosts, with a device of this spec.
 fn start(spec: &str) -> Running {
     let config = format!(
         "[[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
@@ -26,7 +26,8 @@ fn states(running: &Running) -> Vec<ListenerState> {
     running.client().read::<Listeners>().unwrap().listeners.iter().map(|one| one.state).collect()
 }
 
-/// A service manager kills who takes longer than its unit says, unless it is asked for more.
+/// A service manager kills a process that takes longer to stop than its unit allows, unless the
+/// process asks for more time.
 #[test]
 fn a_server_asks_its_manager_for_as_much_time_as_it_may_take_to_drain() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +97,7 @@ fn what_is_in_flight_ends_first_and_not_for_ever() {
     }
 }
 
-/// One client that asks for much and reads nothing, among others.
+/// Has one client ask for much and read nothing, among other clients.
 #[test]
 fn one_abusive_client_is_ended_and_the_others_stay() {
     let running = start("mem:16MiB");
@@ -147,7 +148,8 @@ fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
     }
 }
 
-/// The replies of a client that does not read stay in the worker's buffers.
+/// The worker's buffers hold the replies to a client that does not read them, so its connection
+/// cannot move.
 #[test]
 fn a_drained_worker_ends_what_cannot_move() {
     let running = start("mem:16MiB");

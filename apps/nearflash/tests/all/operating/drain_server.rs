@@ -1,4 +1,4 @@
-//! The drain of the whole server, ordered over its admin API.
+//! Tests of the drain of the whole server, ordered over its admin API.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState}
 
 const READ: Command = Command::Read(Range::new(0, 8));
 
-/// Starts a server whose device takes its time.
+/// Starts a server with a device of this spec.
 fn start(spec: &str) -> Running {
     let place = Place::new();
     let config = format!(
@@ -24,7 +24,7 @@ fn start(spec: &str) -> Running {
     Running::start(place, &config)
 }
 
-/// A client with a read that a device has, and one that is idle.
+/// Connects a client with a read in flight at the device, and a client that is idle.
 fn clients(running: &Running) -> (V2, V2) {
     let mut busy = V2::hello(running.server.address(), Hello::default()).unwrap();
     let idle = V2::hello(running.server.address(), Hello::default()).unwrap();

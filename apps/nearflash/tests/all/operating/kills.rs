@@ -1,5 +1,5 @@
-//! Kills at random instants of changes of every kind: the real program, and all that its admin API
-//! tells of what operators have said.
+//! Kills the real program at random instants of changes of every kind, and checks what its admin
+//! API reports of these changes after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ use control::admin::{
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 const MIB: u64 = 1 << 20;
 
-/// Of so many kills some meet a change that is under way.
+/// The number of kills from which some must have met a change under way.
 const KILLS_MIN: u32 = 12;
 
-/// Things of each kind that come and go.
+/// The number of names for things of each kind, which are added and removed.
 const NAMES: u64 = 3;
 
 /// The expected state of a subsystem.
@@ -37,22 +37,22 @@ struct Subsystem {
 /// The expected state of a server: the changes that operators have made.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
-    /// With their weights.
+    /// The tenants' weights, by name.
     tenants: BTreeMap<String, u32>,
-    /// With their sizes, and whether they are read-only.
+    /// The namespaces' sizes in bytes, and `true` if they are read-only, by name.
     namespaces: BTreeMap<String, (u64, bool)>,
     subsystems: BTreeMap<String, Subsystem>,
     /// Hosts by name: `true` if the host has a key, and the tenant that is charged.
     hosts: BTreeMap<String, (bool, Option<String>)>,
-    /// The listeners that are Unix sockets.
+    /// The paths of the listeners that are Unix sockets.
     listeners: BTreeSet<String>,
     /// Devices by name: `true` with a model, `true` if the device fails fast, and the seconds until
     /// it is idle.
     devices: BTreeMap<String, (bool, bool, u32)>,
 }
 
-/// Returns `true` for the names of subsystems that list their namespaces; the configured subsystem
-/// has all.
+/// Returns `true` for the name of a subsystem that lists its namespaces. The configured subsystem
+/// has all namespaces.
 fn has_some(nqn: &str) -> bool {
     nqn.starts_with("nqn.2026-11.org.example:s")
 }
@@ -100,13 +100,14 @@ impl State {
     }
 }
 
-/// A change that is asked for.
+/// A change that the admin API is asked for.
 #[derive(Debug)]
 enum Change {
     AddTenant(String, u32),
     SetTenant(String, u32),
     RemoveTenant(String),
-    /// Several at once: made, weighed anew and removed.
+    /// Several changes of tenants in one request: tenants to add and tenants to change, with their
+    /// weights, and tenants to remove.
     Batch(Vec<(String, u32)>, Vec<(String, u32)>, Vec<String>),
     AddNamespace(String, u64),
     ResizeNamespace(String, u64),
@@ -254,7 +255,7 @@ impl Change {
         }
     }
 
-    /// Asks for it.
+    /// Requests the change.
     fn ask(&self, client: &mut Client) -> Result<(), ClientError> {
         let none = SubsystemPatch::default();
         match self {
@@ -365,7 +366,7 @@ impl Chance {
         (!all.is_empty() && self.roll(2) == 0).then(|| (*self.of(&all)).clone())
     }
 
-    /// A change that can be made.
+    /// Draws a change that can be made in this state.
     fn change(&mut self, state: &State, socket: &mut impl FnMut() -> String) -> Change {
         let n = self.roll(NAMES);
         match self.roll(7) {
@@ -424,7 +425,8 @@ impl Chance {
         }
     }
 
-    /// Of all tenants of some names, some come, others change, and those go that nothing names.
+    /// Draws a batch: tenants that are added, tenants whose weight changes, and tenants that
+    /// nothing refers to and that are removed.
     fn batch(&mut self, state: &State) -> Change {
         let (mut new, mut others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..40 {
@@ -462,14 +464,14 @@ impl Chance {
     }
 }
 
-/// A change that was asked for and not answered.
+/// A change that was requested and not answered, and the state after it.
 struct Asked {
     kind: String,
     after: State,
 }
 
-/// `NEARFLASH_KILLS` says how often. What is told at the next start is all that was answered, with the
-/// one change that was under way, whole, or without it.
+/// Kills the server `NEARFLASH_KILLS` times. After each restart it reports all answered changes,
+/// with the one change that was under way as a whole or without it.
 #[test]
 fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
     let kills = kills(12);

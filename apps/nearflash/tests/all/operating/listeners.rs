@@ -1,5 +1,5 @@
-//! Listeners that are opened and closed while the server runs: the real program, clients and hosts over
-//! real sockets, and the commands of an operator.
+//! Tests of listeners that are opened and closed while the server runs: the real program, clients
+//! and hosts over real sockets, and the commands of an operator.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -15,16 +15,16 @@ use wire::nvme::{Event, LogPage};
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:listeners";
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// With a configuration of a file and a listener, and this.
+    /// Returns a place with the configuration of a file device, a listener, and `rest`.
     fn with(rest: &str) -> Place;
     fn configure(&self, rest: &str);
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
-    /// Opens a listener; where it is.
+    /// Opens a listener, and returns its address.
     fn add(&self, url: &str) -> SocketAddr;
-    /// The numbers and addresses of all listeners.
+    /// Returns the numbers and addresses of all listeners.
     fn listed(&self) -> Vec<(u64, String)>;
 }
 
@@ -95,7 +95,8 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
     assert_eq!(server.listener(1), at, "it says so when it is ready");
 }
 
-/// Listeners that nobody knows any more must not use up the numbers and places of a process.
+/// Closed listeners whose connections have all ended must not use up the numbers and places of a
+/// process.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
     let place = Place::with("");
@@ -237,7 +238,8 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
     assert_eq!(NvmeQueue::admin(third, 3, SUBSYSTEM).unwrap().namespaces(), [1]);
 }
 
-/// The state file alone says it, and no operator can edit that.
+/// The state file still contains the ANA states of a listener that the configuration no longer has,
+/// and no operator can edit that file.
 #[test]
 fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_start() {
     let place = Place::with("");
@@ -428,8 +430,9 @@ fn opening_and_closing_is_put_on_record() {
     assert_eq!((&closed["outcome"], &closed["before"]["url"]), (&"done".into(), &url.into()));
 }
 
-/// Kills the server at random instants of changes, and looks what it finds when it starts again: the
-/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often.
+/// Kills the server at random instants of changes, and checks what it finds at its next start: the
+/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` is the number of
+/// kills.
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     let place = Place::with("");

@@ -1,5 +1,5 @@
-//! Changes of a running server that its hosts and clients learn of: the real program, hosts over real
-//! sockets, and the commands of an operator.
+//! Tests of changes of a running server that its hosts and clients notice: the real program, hosts
+//! over real sockets, and the commands of an operator.
 
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
@@ -398,9 +398,10 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
     );
 }
 
-/// Kills the server at random instants of changes, and looks what it finds when it starts again: the
-/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often. Of
-/// what is `count`ed some are there; the next comes, or the last goes.
+/// Kills the server at random instants of changes, and checks what it finds at its next start: the
+/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` is the number of
+/// kills. `count` returns the number of things that there are; `add` adds the next one, `remove`
+/// removes the last.
 fn kill_at_random(
     config: &str,
     count: impl Fn(&mut Client) -> u64,

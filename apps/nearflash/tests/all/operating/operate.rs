@@ -1,4 +1,5 @@
-//! Operating a running server: the admin API's places, and the commands that are its clients.
+//! Tests of operating a running server: the resources of the admin API, and the commands that use
+//! them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -29,7 +30,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// A server of the slow device, with this more of configuration.
+    /// Returns a server of a slow device, with this more of configuration, not started.
     fn launch(&self, rest: &str) -> Launch {
         let model = self.path("model.toml");
         Launch::config(&format!(
@@ -358,7 +359,7 @@ fn the_default_place_is_the_users_and_one_servers() {
     assert!(said.contains("nearflash serve") && said.contains("--admin"), "{said}");
 }
 
-/// A process that is ended with its holder.
+/// A process that is killed when this value is dropped.
 struct Child(std::process::Child);
 
 impl Child {
@@ -370,7 +371,7 @@ impl Child {
         assert!(line.starts_with("ready "), "{line}");
     }
 
-    /// Asks it to stop; what it wrote to standard error.
+    /// Asks the process to stop, and returns its standard error.
     fn end(&mut self) -> String {
         use std::io::Read;
         let pid = rustix::process::Pid::from_child(&self.0);

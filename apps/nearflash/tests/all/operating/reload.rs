@@ -1,4 +1,5 @@
-//! A configuration file that is read again while the server runs: the real program, and the signal.
+//! Tests of a configuration file that is read again while the server runs: the real program, and
+//! the signal.
 
 use crate::support::{
     NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, host_nqn, subsystem, wait_until,
@@ -43,7 +44,7 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert!(!place.told(&["tenant", "list"]).contains("zinc"));
 }
 
-/// A promise of a configuration that was refused is not kept as an operator's.
+/// A refused configuration's promise must not stay in force as if an operator had made it.
 #[test]
 fn a_reload_that_is_refused_has_changed_no_promise() {
     let place = Place::new();
@@ -147,7 +148,7 @@ fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
     assert!(server.wait().success());
 }
 
-/// Hosts of a removed tenant would be charged to nobody, or to the next tenant of its number.
+/// The hosts of a removed tenant would be charged to nobody, or to the next tenant with its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     let place = Place::new();
@@ -172,7 +173,7 @@ fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     assert_eq!(io.read(1, 0), Ok(vec![2; 512]));
 }
 
-/// Clients that are connected may still mean the one that is gone.
+/// Connected clients may still mean the removed namespace by its number.
 #[test]
 fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {
     let place = Place::new();

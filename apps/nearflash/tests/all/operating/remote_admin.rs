@@ -1,4 +1,5 @@
-//! The admin API for operators elsewhere: TLS, tokens and what they are good for.
+//! Tests of the admin API for operators on other machines: TLS, tokens, and the rights of each
+//! token.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -43,7 +44,8 @@ fn operators_elsewhere_do_what_their_token_is_good_for() {
     assert!(server.runs());
 }
 
-/// Workers have one ring for traces each, and what costs them time is not for who may only read.
+/// A worker has one ring for traces, so only one trace can run. Tracing costs workers time, so
+/// tokens that may only read cannot start it.
 #[test]
 fn one_trace_runs_at_a_time_whichever_door_it_came_by() {
     let office = Office::new();
@@ -182,7 +184,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     !matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// The status of a request to a resource, by this token.
+/// Returns the HTTP status of a request to a resource with this token.
 fn status(office: &Office, method: &str, path: &str, token: &str) -> u16 {
     office.client(token).status(method, path).unwrap()
 }

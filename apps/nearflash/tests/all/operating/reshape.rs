@@ -1,5 +1,5 @@
-//! Namespaces that are closed to writes, opened and renamed while hosts and clients use them: the real
-//! program.
+//! Tests of namespaces that are made read-only, made writable and renamed while hosts and clients
+//! use them: the real program.
 
 use crate::support::{
     Answer, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, wait_until, words,
@@ -13,9 +13,10 @@ const MIB: u64 = 1 << 20;
 const WRITE: Command = Command::Write { range: Range::new(0, 1), fua: false };
 const READ: Command = Command::Read(Range::new(0, 1));
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// A configuration with a namespace `data` of 16 MiB on this device, and a listener of each protocol.
+    /// Returns a place with the configuration of a namespace `data` of 16 MiB on this device, and a
+    /// listener of each protocol.
     fn of(device: &str) -> Place;
     fn of_file() -> Place;
     /// Writes a configuration with these keys of the device and of the namespace.
@@ -86,7 +87,7 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
     assert!(place.refused(&["namespace", "set", "data"]).contains("nothing to change"));
 }
 
-/// A copy of a namespace that was closed for it must contain every acknowledged write.
+/// A namespace is made read-only to copy it. The copy must contain every acknowledged write.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
     let place = Place::of("mem:16MiB?delay=3s");

@@ -1,4 +1,4 @@
-//! What of a server's memory others can get at.
+//! Tests that other users cannot read the memory of a server or of a command.
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -42,8 +42,8 @@ fn no_secret_is_in_a_core_dump() {
     }
 }
 
-/// The memory of a process belongs to its user, or to root if it may not be dumped (proc(5)). That
-/// holds on machines that dump no cores, too.
+/// The files of a process in `/proc` belong to its user, or to root if the process may not be
+/// dumped (proc(5)). That also holds on machines that dump no cores.
 #[test]
 fn not_even_its_own_user_looks_into_a_server() {
     let own = rustix::process::geteuid();
@@ -71,7 +71,7 @@ fn not_even_its_own_user_looks_into_a_server() {
     assert_eq!(reads(&start(&["--core-dumps"])), (user, true), "and would be its user's");
 }
 
-/// Commands have tokens, and keys of hosts.
+/// Commands hold tokens, and keys of hosts, in their memory.
 #[test]
 fn nor_does_it_look_into_a_command() {
     let server = Launch::device("mem:1MiB").start();
@@ -91,7 +91,7 @@ fn nor_does_it_look_into_a_command() {
     load.wait().unwrap();
 }
 
-/// Returns `true` if the child runs its program: until then it is a copy of this process.
+/// Returns `true` once the child runs its own program; before that, it is a copy of this process.
 fn has_begun(child: &Child) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
     text.contains("bench")

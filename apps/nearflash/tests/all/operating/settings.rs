@@ -1,4 +1,4 @@
-//! What is said of devices and listeners, changed while they serve: the real program.
+//! Tests of settings of devices and listeners that are changed while they serve: the real program.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,15 +11,15 @@ use control::admin::{
 };
 use serde_json::{Value, json};
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// A device with a model and one without.
+    /// Returns a place with the configuration of a device with a model and of a device without.
     fn of_two_devices() -> Place;
     /// Writes a configuration with these keys of the device that has a model.
     fn hold_disk(&self, device: &str);
     fn start(&self) -> Server;
     fn device(&self, name: &str) -> Value;
-    /// A file with a model that is none of those by name.
+    /// Writes a model to a file, to be named by its path, and returns the path.
     fn model_file(&self) -> String;
     fn tokens(&self) -> u64;
 }
@@ -209,7 +209,7 @@ fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
     assert!(said.contains("No such file"), "{said}");
 }
 
-/// A change of another setting keeps the model that the file named at that time.
+/// A change of another setting also stores the model that only the configuration file named then.
 #[test]
 fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
     let place = Place::of_two_devices();

@@ -1,11 +1,11 @@
-//! Starting with something wrong: each error names the place and says what to do instead. Exit code
-//! 2 for a command line that makes no sense, 1 for everything else.
+//! Tests of starts that fail: each error names the faulty part and says what to do instead. The
+//! exit code is 2 for an invalid command line, and 1 for everything else.
 
 use std::process::{Command, Stdio};
 
 use crate::support::{Launch, Polite, V1};
 
-/// Fails with code 1 and an error that has all these words.
+/// Checks that a start fails with exit code 1 and an error that contains all these words.
 fn complains(launch: Launch, words: &[&str]) {
     let (code, said) = launch.fail();
     assert_eq!(code, 1, "{said}");

@@ -1,4 +1,5 @@
-//! Looking at a running server: metrics on a port of their own, traces of requests, and `top`.
+//! Tests of watching a running server: metrics at a port of their own, traces of requests, and
+//! `top`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +9,7 @@ use std::process::{Child, Command as Process, Stdio};
 use crate::support::{Launch, PATIENCE, Server, free_port, wait_until};
 use serde_json::Value;
 
-/// A server under load, whose admin API and metrics are somewhere of their own.
+/// A server under load, with an admin API and a port for metrics.
 struct Watched {
     folder: tempfile::TempDir,
     metrics: SocketAddr,
@@ -37,7 +38,7 @@ impl Watched {
         Watched::under(launch, |server| vec![format!("reflex://{}", server.address())])
     }
 
-    /// A server under a load of each of these words.
+    /// Starts a server, and a load of `nearflash bench` with each of these options.
     fn under(launch: Launch, loads: impl Fn(&Server) -> Vec<String>) -> Watched {
         let folder = tempfile::tempdir().unwrap();
         let (socket, metrics) = (folder.path().join("admin.sock"), free_port());
@@ -67,7 +68,7 @@ impl Watched {
         said
     }
 
-    /// The whole answer of the port of metrics.
+    /// Requests a path of the port for metrics, and returns the whole answer.
     fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics).unwrap();
         let host = self.metrics;
@@ -78,13 +79,13 @@ impl Watched {
         answer
     }
 
-    /// The value of a series.
+    /// Returns the present value of a series; `None` if the metrics lack it.
     fn metric(&self, series: &str) -> Option<f64> {
         value(&self.ask("GET", "/metrics"), series)
     }
 }
 
-/// The value of a series in a text.
+/// Returns the value of a series in the text of the metrics; `None` if the text lacks it.
 fn value(text: &str, series: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(series))?;
     line.trim().parse().ok()

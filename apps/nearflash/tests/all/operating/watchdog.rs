@@ -1,13 +1,13 @@
-//! The signs of life for a service manager: a server gives them, and its successor goes on with
-//! them although the manager tells it no interval.
+//! Tests of the watchdog messages to a service manager: a server sends them, and its successor goes
+//! on sending them although the manager tells it no interval.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::support::{Launch, PATIENCE, Place};
 
-/// Receives what servers say at a socket of a service manager. A thread reads it all, as a full
-/// socket would hold servers up.
+/// Receives the messages of servers at a service manager's socket. A thread reads all of them,
+/// since a full socket would hold servers up.
 fn manager(place: &Place) -> Receiver<String> {
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     let (sender, receiver) = channel();

@@ -1,11 +1,11 @@
-//! Namespaces and who may use them, as clients of both versions see it.
+//! Tests of access to namespaces, as clients of both versions see it.
 
 use std::time::Duration;
 
 use crate::support::{Launch, PATIENCE, Polite, Server, V1, V2, now};
 use contract::{Command, Hello, Range, Rights, Status};
 
-/// Two namespaces on one device, 1 MiB each, and a third that nobody may write to.
+/// The configuration of two namespaces of 1 MiB on one device, and of a read-only third.
 const TWO: &str = r#"
 [[device]]
 name = "shared"
@@ -36,8 +36,8 @@ url = "reflex://127.0.0.1:0?namespace=2"
 url = "reflex://127.0.0.1:0?namespace=3"
 "#;
 
-/// Loopback may read all; the token `keeper` may write to the second namespace, `all` to every one;
-/// nobody else may do anything.
+/// Access rules: local clients may read all namespaces, the token `keeper` may write to the second
+/// namespace, `all` may write to every one, and nobody else may do anything.
 const RULES: &str = r#"
 [[access]]
 from = "127.0.0.0/8"

@@ -1,4 +1,5 @@
-//! Bytes that no well-meaning client sends: each gets its answer, and nobody else notices.
+//! Tests of malformed messages: each gets its answer or ends its connection, and other clients
+//! notice nothing.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use crate::support::v1_head as head;
 use crate::support::{Answer, Launch, PATIENCE, Polite, Server, V1, V2, now};
 use contract::{Command, Hello, Range, Status};
 
-/// A small device and a limit for messages that do not go on, in seconds.
+/// Starts a server of a small device, with a time limit in seconds for incomplete messages.
 fn server(stuck_seconds: u32) -> Server {
     Launch::config(&format!(
         "[[device]]\nname = \"m\"\nspec = \"mem:8MiB\"\n[limits]\nstuck_seconds = {stuck_seconds}"
@@ -17,7 +18,8 @@ fn server(stuck_seconds: u32) -> Server {
 
 const DEVICE_BLOCKS: u64 = (8 << 20) / 512;
 
-/// Bytes of version 1 that must end their connection, soon, while a polite client is served.
+/// Sends bytes of version 1 that must end their connection soon, while a polite client is served.
+/// Returns the server.
 fn ends_v1(bytes: &[u8]) -> Server {
     let server = server(30);
     let polite = Polite::start(server.address());

@@ -1,5 +1,5 @@
-//! Either side is cut off, or told to stop: what was acknowledged is there, what was in flight gets
-//! its reply or was never done, and nobody else notices.
+//! Tests of clients and servers that are cut off or told to stop: acknowledged writes are kept,
+//! requests in flight get their reply or are not carried out, and other clients notice nothing.
 
 use std::io::Write;
 use std::process::{Command as Process, Stdio};
@@ -12,7 +12,7 @@ use crate::support::{
 use contract::{Command, Notice, Range, Status};
 use control::admin::{AdminAddress, Client};
 
-/// The polite client has the first, the load the second.
+/// The configuration of two namespaces: the first for the polite client, the second for the load.
 const TWO_NAMESPACES: &str = r#"
 [[device]]
 name = "m"
@@ -115,7 +115,8 @@ fn what_was_acknowledged_as_durable_survives_a_kill_of_the_server() {
     }
 }
 
-/// A server whose device takes its time, and a way to see what is in flight.
+/// Starts a server whose device delays requests, with an admin API in the returned folder that
+/// shows requests in flight.
 fn slow(delay: &str) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");

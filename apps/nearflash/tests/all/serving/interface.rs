@@ -1,5 +1,5 @@
-//! The ways to the kernel: io_uring is refused to the real program by a filter, as container
-//! engines do, and it serves all the same.
+//! Tests of the interfaces to the kernel: a filter refuses io_uring to the real program, as
+//! container engines do, and the program serves nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,8 @@ const IO_URING_SETUP: i64 = 425;
 /// The error of a forbidden system call (`EPERM`).
 const FORBIDDEN: u32 = 1;
 
-/// Runs `f` on a thread that may not set io_uring up; what it starts inherits that.
+/// Runs `f` on a thread that may not set up io_uring. Processes that `f` starts inherit the
+/// restriction.
 fn without_io_uring<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let filter = SeccompFilter::new(
         BTreeMap::from([(IO_URING_SETUP, Vec::new())]),
@@ -118,7 +119,8 @@ fn io_uring_that_was_asked_for_and_is_refused_is_an_error() {
     assert!(!said.contains("epoll"), "{said}");
 }
 
-/// Returns the warnings of a server, without the one that tests cause: it has no admin API.
+/// Returns the warnings of a server, except the one that it has no admin API, which these tests
+/// cause.
 fn complaints(server: &Server) -> Vec<String> {
     let log = server.log();
     log.lines().filter(|line| !line.contains("without an admin API")).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! The client library against the real server.
+//! Tests of the client library against the real server.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn streams_are_lent_and_ordered() {
     });
 }
 
-/// Polls five futures in their order until all have ended.
+/// Polls futures in their order until all have ended.
 async fn join<A: Future, B: Future, C: Future, D: Future, E: Future>(
     a: A,
     b: B,

@@ -1,4 +1,4 @@
-//! As many namespaces as their number on the wire can name.
+//! Tests of as many namespaces as their numbers on the wire allow.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ fn start(place: &Place, numbers: impl Iterator<Item = u16>) -> Server {
     place.configured().start()
 }
 
-/// Checks that each has blocks of its own, for clients and for hosts.
+/// Checks that each namespace has blocks of its own, for clients and for hosts.
 fn are_served(server: &Server, numbers: &[u16]) {
     let mut client = V2::connect(server.address());
     for &number in numbers {

@@ -1,5 +1,5 @@
-//! Connections move between the workers of a running server while they are used: a load that verifies
-//! what it reads notices nothing but pauses.
+//! Tests of connections that move between the workers of a running server: a load that verifies its
+//! reads notices nothing but pauses.
 
 use crate::support::{
     Launch, PATIENCE, Place, Server, V1, V2, await_load, faultless, loading, now, pattern, v1_head,
@@ -9,7 +9,8 @@ use control::admin::{Client, ClientError, Code, WorkerState};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// Moves of one load. How long its connections pause for them measures `cargo xtask bench ops`.
+/// The number of moves during one load. `cargo xtask bench ops` measures the pauses that moves
+/// cause.
 const MOVES: usize = 60;
 
 trait Servers {
@@ -33,7 +34,7 @@ impl Servers for Place {
     }
 }
 
-/// Moves every connection to and fro, so often in all.
+/// Moves all connections to the other worker and back, until there were this many moves.
 fn move_all(client: &mut Client, moves: usize) {
     let (mut moved, end) = (0, now() + PATIENCE);
     while moved < moves {
@@ -55,7 +56,7 @@ fn move_all(client: &mut Client, moves: usize) {
     }
 }
 
-/// Moves all connections of a load that verifies, to and fro: it notices nothing but pauses.
+/// Moves all connections of a verifying load to and fro, and checks that it has no error.
 fn load_and_move(place: &Place, url: &str, words: &str) {
     let bench = verifying(url, words);
     await_load(&place.socket());
@@ -115,7 +116,7 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
     faultless(bench);
 }
 
-/// The server finds the load and its end by itself.
+/// The server itself notices the load and its end.
 #[test]
 #[ignore = "full: a load is one only where the machine has processors for it"]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {

@@ -1,4 +1,4 @@
-//! NBD over real sockets: exports, rights, large requests, what clients of other protocols see, and
+//! Tests of NBD over real sockets: exports, rights, large requests, clients of other protocols, and
 //! an upgrade in the middle of a request.
 
 use nearflash::{Options, blocking::Client};

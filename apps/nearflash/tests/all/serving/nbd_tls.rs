@@ -1,11 +1,12 @@
-//! NBD over TLS to the real program: who gets in, and what is said to those who do not.
+//! Tests of NBD over TLS with the real program: clients that are admitted, and the answers to the
+//! others.
 
 use wire::nbd::{OPTION_MAGIC, OptionKind, OptionReply};
 
 use super::tls::{Safe, bench, said};
 use crate::support::{Launch, Nbd};
 
-/// An option without data.
+/// Returns an NBD option without data, as bytes.
 fn option(kind: OptionKind) -> Vec<u8> {
     let mut bytes = OPTION_MAGIC.to_be_bytes().to_vec();
     bytes.extend(kind.0.to_be_bytes());

@@ -1,5 +1,5 @@
-//! After its warm-up a worker allocates nothing: a real worker over real sockets, its thread's
-//! allocations counted while clients of both versions keep it busy.
+//! Tests that a worker allocates nothing after its warm-up: a real worker over real sockets, whose
+//! thread's allocations are counted while clients of both versions keep it busy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn memory() -> impl Device {
     Exclusive::new(MemVolume::new(BLOCKS).open_queue(), Arc::new(RangeLocks::new()), scratch)
 }
 
-/// The orders to the worker's thread.
+/// The phases of the worker's thread, which the test sets one after the other.
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
 const ENDING: u8 = 2;
@@ -93,14 +93,15 @@ fn measure<N: Network, D: Device>(make: impl FnOnce() -> D + Send + 'static) {
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }
 
-/// Moves the worker on to `next`, and waits until it is there.
+/// Sets the next phase, and waits until the worker has reached it.
 fn tell(phase: &AtomicU8, next: u8, waker: &Waker, reached: &Receiver<Waker>) {
     phase.store(next, Ordering::Release);
     waker.wake();
     reached.recv().expect("the worker lives");
 }
 
-/// The worker's thread: serves, and counts its allocations while it is told to.
+/// Serves on the worker's thread. Returns its allocations during the phase in which they are
+/// counted.
 fn serve<N: Network, D: Device>(
     listener: Listener,
     device: D,
@@ -145,7 +146,7 @@ fn serve<N: Network, D: Device>(
 struct Clients {
     v1: [V1; 2],
     v2: [V2; 2],
-    /// Requests sent so far.
+    /// Number of requests sent so far.
     next: u64,
 }
 
@@ -185,8 +186,8 @@ impl Clients {
     }
 }
 
-/// The next requests of a connection: reads of 4 KiB and 1 KiB and writes of 4 KiB, in turns, that
-/// come round to every block.
+/// Returns the next requests of a connection: reads of 4 KiB and 1 KiB and writes of 4 KiB, in
+/// turns, over all blocks of the device.
 fn take(next: &mut u64) -> Vec<Command> {
     let command = |n: u64| {
         let lba = n / 3 * 8 % BLOCKS;

@@ -1,5 +1,5 @@
-//! Too much of everything: connections, requests, silence. The server stays within its bounds and
-//! goes on serving everybody else.
+//! Tests of overload: too many connections, too many requests, and silent clients. The server stays
+//! within its bounds and goes on serving all others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,8 +14,8 @@ fn server(limits: &str) -> Server {
     Launch::config(&format!("{device}\n[limits]\n{limits}")).log("info").start()
 }
 
-/// Sends reads of `blocks` blocks and takes none of the replies, until the server takes no more for
-/// half a second, or has ended the connection for that, or `most` requests are out.
+/// Sends reads of `blocks` blocks and receives none of the replies. Stops when the server takes no
+/// request for half a second, when it ends the connection, or after `most` requests.
 fn pipeline_without_reading(v1: &mut V1, blocks: u32, most: u64) {
     v1.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     for handle in 1..=most {
@@ -31,7 +31,8 @@ fn pipeline_without_reading(v1: &mut V1, blocks: u32, most: u64) {
     }
 }
 
-/// The server must end such a client after the limit, use bounded memory, and go on serving.
+/// Checks that the server ends a client that never reads after the limit, uses bounded memory, and
+/// goes on serving.
 fn a_client_that_never_reads(blocks: u32) {
     let server = server("stuck_seconds = 3");
     let polite = Polite::start(server.address());
@@ -63,8 +64,8 @@ fn a_client_that_never_reads_replies_of_1_mib_is_ended() {
     a_client_that_never_reads(2048);
 }
 
-/// Together they want more large buffers than there are; who needs only small ones does not wait
-/// for theirs.
+/// Several clients together want more large buffers than there are. A client that needs only small
+/// buffers does not wait for large ones.
 #[test]
 fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     let server = server("stuck_seconds = 30");
@@ -97,8 +98,8 @@ fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     polite.dismiss();
 }
 
-/// Writes are acknowledged in heads without data; a client that reads them is not stuck, however
-/// busy it is at the moment when stuck ones are looked for.
+/// Acknowledgements of writes are heads without data. A client that reads them is not stuck,
+/// however busy it is when the server looks for stuck clients.
 #[test]
 fn a_busy_writer_is_not_taken_for_a_stuck_one() {
     let server = server("stuck_seconds = 2");
@@ -121,8 +122,8 @@ fn a_busy_writer_is_not_taken_for_a_stuck_one() {
     writer.join().expect("the server took everything");
 }
 
-/// A message that takes longer than the limit under pressure, while others keep the worker busy
-/// without any shortage, is waited for as long as the ordinary limit says.
+/// The time limit for a message is shorter if the worker is short of memory. Other busy clients
+/// alone do not shorten it.
 #[test]
 fn a_slow_sender_is_not_cut_because_others_are_busy() {
     let server = server("stuck_seconds = 20");

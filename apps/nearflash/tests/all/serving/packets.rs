@@ -1,4 +1,5 @@
-//! Clients over UDP: both versions of the protocol, the bench, and what is refused.
+//! Tests of clients over UDP: both versions of the protocol, the bench, and requests that are
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::support::{Launch, PATIENCE, Place, Server, wait_until};
 use nearflash::{Error, Options, blocking::Client};
 
-/// A server that receives packets and accepts streams at free ports of loopback.
+/// Returns a server that receives packets and accepts streams at free local ports, not started.
 fn launch() -> Launch {
     Launch::new(&[
         "--device",
@@ -57,7 +58,7 @@ fn bench_verifies_over_packets() {
     assert!(ran.status.success(), "{}", said(&ran));
 }
 
-/// Writes a file with a key of this byte, and returns its path.
+/// Writes a file with a key of 32 equal bytes, and returns its path.
 fn key(place: &Place, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
     std::fs::write(&path, byte.repeat(32)).unwrap();
@@ -122,7 +123,7 @@ fn a_key_that_others_can_read_or_that_is_none_is_refused() {
     }
 }
 
-/// Where each client's connections are: workers by the client's address.
+/// Returns the workers that have connections of each client, by the client's address.
 fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
     let mut found = BTreeMap::<String, BTreeSet<usize>>::new();
     for one in place.client().connections().unwrap().connections {
@@ -132,7 +133,7 @@ fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
     found
 }
 
-/// The value of the series that begins with these words.
+/// Returns the value of the first series whose line begins with these words.
 fn metric(place: &Place, words: &str) -> f64 {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
     stream

@@ -1,11 +1,12 @@
-//! Packets over a path that carries less than its ends: nothing is cut into fragments, what the path
-//! takes is found, and no request fails.
+//! Tests of packets over a network path with a smaller MTU than its ends: packets are not
+//! fragmented, the path's MTU is found, and no request fails.
 
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{Launch, PATIENCE, wait_until};
 
-/// The networks of a client and of a server, with a router between them. They are removed on drop.
+/// The network namespaces of a client, of a server, and of a router between them. They are removed
+/// on drop.
 struct Networks {
     client: String,
     router: String,
@@ -13,7 +14,7 @@ struct Networks {
 }
 
 impl Networks {
-    /// Makes them, where that is allowed. Everything carries packets of 1500 bytes.
+    /// Creates the networks with an MTU of 1500 bytes; `None` if this process may not.
     fn new() -> Option<Networks> {
         let name = |side: &str| format!("nearflash-{side}-{}", std::process::id());
         let [client, router, server] = ["client", "router", "server"].map(name);
@@ -42,13 +43,13 @@ impl Networks {
         is_made.then_some(networks)
     }
 
-    /// Lets the router drop what is larger than `bytes` on its way to the server.
+    /// Lets the router drop packets larger than `bytes` on the way to the server.
     fn narrow(&self, bytes: u32) {
         let line = format!("-n {} link set to-server mtu {bytes}", self.router);
         assert!(ip(&line.split(' ').collect::<Vec<_>>()), "{line}");
     }
 
-    /// Starts the bench at the client's side.
+    /// Starts the bench in the client's network.
     fn bench(&self, url: &str, seconds: &str) -> std::process::Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.client, env!("CARGO_BIN_EXE_nearflash")]);
@@ -73,7 +74,7 @@ fn ip(words: &[&str]) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
-/// Returns a counter of the kernel for a network.
+/// Returns one of the kernel's counters of a network, from its group in `/proc/net/snmp`.
 fn counted(network: &str, group: &str, name: &str) -> u64 {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", network, "cat", "/proc/net/snmp"]);

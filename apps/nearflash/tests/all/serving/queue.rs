@@ -1,4 +1,4 @@
-//! The library's queue against the real server: memory, copies, event loops, ends.
+//! Tests of the library's queue against the real server: memory, copies, event loops, ends.
 
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -47,7 +47,7 @@ fn finish(queue: &mut Queue) -> Vec<Done> {
     done
 }
 
-/// Carries out one request.
+/// Submits a request, and waits for its end. Returns its status and its buffer.
 fn carry_out(queue: &mut Queue, op: Op) -> (Status, Option<Buf>) {
     queue.submit(op).unwrap();
     let done = finish(queue).pop().unwrap();
@@ -127,7 +127,8 @@ fn properties_and_tenants_come_as_events() {
     assert!(matches!(await_event(&mut queue), Event::Tenant(Ok(_))));
 }
 
-/// Waits for the queue's descriptor as an event loop does.
+/// Waits for the queue's descriptor as an event loop does. Returns `true` if it becomes readable in
+/// time.
 fn is_readable(queue: &mut Queue, seconds: u64) -> bool {
     let limit = Timespec { tv_sec: seconds as i64, tv_nsec: 0 };
     let fd = queue.fd().unwrap();

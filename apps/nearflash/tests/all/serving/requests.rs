@@ -1,4 +1,5 @@
-//! Good requests of every shape, over real sockets, and the bytes of the original on the wire.
+//! Tests of valid requests of every shape, over real sockets, and of the bytes of version 1 on the
+//! wire.
 
 use std::time::Duration;
 

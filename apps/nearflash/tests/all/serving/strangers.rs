@@ -1,5 +1,5 @@
-//! What others get of a server that is not theirs: other users of its machine at its sockets, and other
-//! clients in the buffers that it uses again.
+//! Tests that a server reveals nothing to others: to other users of its machine at its sockets, and
+//! to other clients through buffers that it uses again.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::support::{
 };
 use contract::{Command, Range, Status};
 
-/// Users that no machine gives rights to: the server's, and another.
+/// Users without rights on any machine: the server's, and another.
 const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
 
@@ -26,7 +26,7 @@ struct Owned {
 }
 
 impl Owned {
-    /// `None` where nobody may make himself another user.
+    /// Starts the server; returns `None` if this process may not run programs as other users.
     fn start() -> Option<Owned> {
         if !rustix::process::geteuid().is_root() {
             println!("SKIPPED: only root can be other users");
@@ -48,13 +48,13 @@ impl Owned {
         self.folder.path().join("admin.sock.upgrade")
     }
 
-    /// A user asks by the admin socket.
+    /// Runs `nearflash tenant list` as this user, at the admin socket.
     fn asked_by(&self, uid: u32) -> Output {
         let mut command = nearflash(&["tenant", "list", "--admin"]);
         command.arg(self.admin()).uid(uid).gid(uid).current_dir("/").output().unwrap()
     }
 
-    /// A user wants to take over.
+    /// Tries to take over the server as this user, which must fail. Returns the error.
     fn taken_over_by(&self, uid: u32) -> String {
         let (code, said) = launch(uid, &self.admin()).with("--upgrade").fail();
         assert_eq!(code, 1, "{said}");
@@ -62,7 +62,7 @@ impl Owned {
     }
 }
 
-/// A server of this user, whose device is a file beside its admin socket.
+/// Returns a server of this user, whose device is a file beside its admin socket, not started.
 fn launch(uid: u32, admin: &Path) -> Launch {
     let url = "reflex://127.0.0.1:0";
     let device = format!("file:{}?size=16MiB", admin.with_file_name("disk").display());
@@ -127,7 +127,7 @@ fn the_upgrade_socket_gives_nothing_to_another_user() {
     assert!(owned.server.wait().success());
 }
 
-/// Refusals that the audit log has of strangers in ten seconds.
+/// Maximum number of lines about refused strangers that the audit log gets in ten seconds.
 const LINES_MAX: u64 = 20;
 
 #[test]
@@ -157,25 +157,26 @@ fn strangers_elsewhere_fill_no_audit_log() {
     assert!(server.runs());
 }
 
-/// A byte of one client that no other client may see.
+/// The byte that one client writes, and that no other client may see.
 const SECRET: u8 = 0xa5;
 
-/// Two namespaces on one device: the first is the one client's, the second was never written.
+/// The configuration of two namespaces on one device: one client writes to the first, and the
+/// second is never written.
 const TWO_NAMESPACES: &str = "workers = 1\n[[device]]\nname = \"m\"\nspec = \"DEVICE\"\n\
     [[namespace]]\ndevice = \"m\"\nsize = \"8MiB\"\n\
     [[namespace]]\ndevice = \"m\"\noffset = \"8MiB\"\n\
     [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
     [[listen]]\nurl = \"reflex://127.0.0.1:0?namespace=2\"\n";
 
-/// Blocks of requests that take a buffer of each size.
+/// Sizes in blocks of requests that take a buffer of each size class.
 const SIZES: [u32; 4] = [8, 100, 300, 2048];
 
 fn serve(spec: &str) -> Server {
     Launch::config(&TWO_NAMESPACES.replace("DEVICE", spec)).start()
 }
 
-/// Fills buffers of each size with what is secret: by writes that are done, that are refused, and that
-/// are cut off in the middle by a reset.
+/// Fills buffers of each size class with the secret byte: by writes that succeed, by writes that
+/// are refused, and by writes that a reset cuts off.
 fn leave_secrets(server: &Server) {
     for blocks in SIZES {
         let secret = vec![SECRET; blocks as usize * 512];
@@ -195,7 +196,8 @@ fn leave_secrets(server: &Server) {
     }
 }
 
-/// Reads as another client. Asserts that no byte of the secret comes, and returns the status.
+/// Reads as another client, and asserts that the data has no secret byte. Returns the status of the
+/// read.
 fn look(server: &Server, blocks: u32) -> Status {
     let mut reader = V2::connect(server.listener(1));
     let (status, data) = reader.call_in(2, Command::Read(Range::new(0, blocks)), &[]);

@@ -1,4 +1,5 @@
-//! Tenants as clients see them: who is limited to what, who may register, and what is refused.
+//! Tests of tenants as clients see them: their limits, who may register them, and requests that are
+//! refused.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -29,7 +30,8 @@ rights = "read-write"
 register = true
 "#;
 
-/// A server of a device that does nothing at the model's pace, and the file of the model.
+/// Starts a server of a device without data, with a model of a slow one. Returns it with the file
+/// of the model.
 fn serve(rest: &str) -> (Server, tempfile::NamedTempFile) {
     serve_at(SLOW_MODEL, rest)
 }
@@ -54,7 +56,7 @@ fn enter(server: &Server, token: &str) -> V2 {
 
 const READ: Command = Command::Read(Range { lba: 0, blocks: 8 });
 
-/// Keeps `depth` reads in flight for `time`: how many were answered a second.
+/// Keeps `depth` reads in flight for `time`, and returns the number of answered reads per second.
 fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
     let (start, mut answered) = (now(), 0);
     (0..depth).for_each(|tag| v2.send(tag, READ, &[]));
@@ -78,14 +80,15 @@ fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
     rate
 }
 
-/// Requests a second that must be reached at least, as a part of the promise. What a deficit lacks
-/// is made up for however late; best effort loses what was not asked for while a busy machine let
-/// the worker wait (how much it gets is checked in virtual time).
+/// The least parts of a rate that must be reached: of a promised rate, and of a best-effort
+/// tenant's share. A tenant with a promise makes up for a deficit later. A best-effort tenant loses
+/// the time during which a busy machine kept the worker waiting; tests in virtual time check its
+/// exact share.
 const PROMISED: f64 = 0.8;
 const BEST_EFFORT: f64 = 0.02;
 
-/// Measures until each comes to about what it should, and to so large a part of it at least, which a
-/// machine that does other things may keep it from for a while; never more.
+/// Measures until each rate is at least its part of the promised one, which a busy machine may
+/// delay. Fails if a rate is much higher than promised.
 #[track_caller]
 fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) {
     let (mut tries, patience) = (Vec::new(), now() + PATIENCE);
@@ -102,7 +105,7 @@ fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) 
     panic!("{tries:.0?} reads/s of {promised:?}");
 }
 
-/// The reads a second of two connections at the same time.
+/// Returns the reads per second of two connections at the same time.
 fn both(one: &mut V2, two: &mut V2) -> Vec<f64> {
     both_with(one, two, 32)
 }
@@ -124,9 +127,9 @@ fn configured_tenants_get_their_rates() {
     expect_about(&[(1_000.0, PROMISED), (3_000.0, BEST_EFFORT)], || both(&mut gold, &mut bronze));
 }
 
-/// A server of 400 tokens a second, with so much more told of two best-effort tenants, and what each
-/// of them reads a second while both want all of it: never more than `most`, and as `expected` once
-/// the machine lets them.
+/// Checks the shares of two best-effort tenants of a server of 400 tokens per second, with these
+/// keys of their configuration, while both want all tokens. The reads per second of each never
+/// exceed `most`, and become as `expected` once the machine lets them.
 fn share(heavy: &str, light: &str, most: [f64; 2], expected: fn(f64, f64) -> bool) {
     let pace =
         SLOW_MODEL.replace("= 8000", "= 400").replace("= 4000", "= 200").replace("= 6000", "= 300");
@@ -167,7 +170,7 @@ fn a_cap_holds_and_leaves_the_rest() {
     share("weight = 3\ncap_tokens = 150", "", [150.0, 400.0], expected);
 }
 
-/// Expects that it reads faster than the slow device's model allows, once the machine lets it.
+/// Waits until the client reads faster than the slow device's model allows.
 #[track_caller]
 fn expect_unlimited(v2: &mut V2) {
     wait_until("more reads a second than the model allows", PATIENCE, || {

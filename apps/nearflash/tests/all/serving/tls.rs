@@ -1,5 +1,5 @@
-//! Connections over TLS to the real program: every client by its URL, and what is said to those who
-//! do not get in.
+//! Tests of connections over TLS to the real program: every client by its URL, and the answers to
+//! clients that are not admitted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use crate::support::{Launch, PATIENCE, Place, Server, V2, wait_until};
 use contract::Hello;
 use nearflash::{Options, blocking};
 
-/// A folder with a certificate for 127.0.0.1, its key, and a server that they are for.
+/// A folder with a certificate for 127.0.0.1 and its key, for the servers of a test.
 pub(super) struct Safe {
     place: Place,
 }
@@ -20,7 +20,7 @@ impl Safe {
         safe
     }
 
-    /// A new certificate, which vouches for itself.
+    /// Writes a new self-signed certificate and its key.
     fn certify(&self) {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         std::fs::write(self.place.path("certificate"), made.cert.pem()).unwrap();
@@ -28,7 +28,7 @@ impl Safe {
         self.permit(0o600);
     }
 
-    /// Sets who may read the key.
+    /// Sets the permissions of the key's file.
     fn permit(&self, mode: u32) {
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(self.place.path("key"), permissions).unwrap();
@@ -45,12 +45,12 @@ impl Safe {
         self.place.crewed(launch).log("info")
     }
 
-    /// The URL of a server for clients that trust its certificate.
+    /// Returns the URL of a server for clients that trust its certificate.
     fn url(&self, server: &Server) -> String {
         format!("reflexs://{}?{}", server.address(), self.trust())
     }
 
-    /// What the URL of a client says that trusts the certificate.
+    /// Returns the option of a client's URL by which it trusts the certificate.
     pub(super) fn trust(&self) -> String {
         format!("ca={}", self.place.path("certificate").display())
     }

@@ -1,5 +1,5 @@
-//! `ftl:` devices: what was acknowledged is there after any end of the server, and what is no volume
-//! of this server is refused with what to do, and left as it is.
+//! Tests of `ftl:` devices: acknowledged writes are there after any end of the server. A member
+//! without a volume of this server is refused with advice, and stays unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,19 +8,19 @@ use crate::support::{Answer, Dice, Launch, PATIENCE, Server, V2, complaint, near
 use crate::support::{faultless, verifying, wait_until};
 use contract::{Command, Range, Status};
 
-/// Blocks of a request of the ledger, which begins and ends inside of pages.
+/// Number of blocks of each request, which begins and ends within pages.
 const BLOCKS: u32 = 19;
 
-/// Places of the ledger.
+/// Number of places that are written.
 const PLACES: u64 = 40;
 
-/// A member in a folder of its own.
+/// The member of an `ftl:` device, a file in a folder of its own.
 struct Member {
     folder: tempfile::TempDir,
 }
 
 impl Member {
-    /// A member with a volume on it.
+    /// Creates a member with a volume on it.
     fn new() -> Member {
         let member = Member { folder: tempfile::tempdir().unwrap() };
         let said = member.ftl("create", "?size=64MiB&ftl.segment=256KiB").unwrap();
@@ -40,7 +40,7 @@ impl Member {
         Launch::device(&self.spec()).start()
     }
 
-    /// Runs `nearflash ftl`. Returns its output, or its complaint.
+    /// Runs `nearflash ftl`. Returns its output, or its error message.
     fn ftl(&self, command: &str, options: &str) -> Result<String, String> {
         let spec = format!("{}{options}", self.spec());
         let words: Vec<&str> = ["ftl"].into_iter().chain(command.split(' ')).collect();
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// The writes: for each place, the last acknowledged version and the last sent one.
+/// The writes of a test: for each place, the last acknowledged version and the last sent one.
 struct Ledger([(u8, u8); PLACES as usize]);
 
 impl Ledger {
@@ -67,7 +67,7 @@ impl Ledger {
         3 + place * 37
     }
 
-    /// Writes at many places, and leaves with writes under way.
+    /// Writes `count` times at random places, and ends with writes in flight.
     fn write(&mut self, server: &Server, dice: &mut Dice, count: u32) {
         let mut client = V2::connect(server.address());
         let mut ahead = 0;
@@ -100,7 +100,8 @@ impl Ledger {
         }
     }
 
-    /// Reads everything back.
+    /// Reads all places, and checks that each block has the last acknowledged version or the last
+    /// sent one. Then writes a further version to each place.
     fn check(&mut self, server: &Server) {
         let mut client = V2::connect(server.address());
         for place in 0..PLACES {
@@ -120,7 +121,7 @@ impl Ledger {
     }
 }
 
-/// A block of a version; before the first there are zeroes.
+/// Returns the contents of a block in a version; version 0 is zeroes.
 fn expected(lba: u64, version: u8) -> Vec<u8> {
     if version == 0 { vec![0; 512] } else { pattern(lba, 1, version) }
 }
@@ -163,7 +164,7 @@ fn a_load_that_overwrites_the_volume_many_times_is_verified() {
     assert_eq!(client.call(Command::Flush, &[]).0, Status::Ok);
 }
 
-/// A promise of writes includes the collection that they may cause.
+/// A promise with writes includes the garbage collection that the writes may cause.
 #[test]
 fn promises_that_do_not_fit_beside_the_collection_are_refused() {
     let config = |device: &str| {

@@ -1,5 +1,5 @@
-//! Processes of the same machine as clients, through a Unix socket: both versions of the protocol,
-//! both ways to the kernel, and who is let in.
+//! Tests of processes of the same machine as clients, through a Unix socket: both versions of the
+//! protocol, both interfaces to the kernel, and access rules.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use crate::support::{Launch, Server, open_folder};
 use nearflash::{Error, Options, Status, blocking::Client};
 
-/// A directory with room for a socket, and the URL of that.
+/// A directory for a server's socket.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -36,7 +36,8 @@ impl Place {
         Launch::new(&["--device", device, "--listen", &format!("{}{query}", self.url())])
     }
 
-    /// A server with this access rule and these options of the listener.
+    /// Starts a server with this access rule, these options of the listener, and this interface to
+    /// the kernel.
     fn with_rule(&self, query: &str, rule: &str, interface: &str) -> Server {
         Launch::config(&format!(
             "[[device]]\nname = \"m\"\nspec = \"mem:16MiB\"\n\
@@ -142,7 +143,7 @@ fn a_rule_lets_its_user_in_and_nobody_else() {
     }
 }
 
-/// Needs another user to be: only root can.
+/// Runs only as root, since the client has to be another user.
 #[test]
 fn the_kernel_says_who_the_other_end_is() {
     const NOBODY: u32 = 65_534;
@@ -204,7 +205,8 @@ fn a_client_without_a_server_is_told() {
     assert!(said.contains(&place.url()), "{said}");
 }
 
-/// Returns how flushes end before and after a kill of a server that has this device.
+/// Returns the results of three flushes around a kill of a server with this device: one before the
+/// kill and two after it.
 fn flushes_around_a_kill(device: &str) -> [Result<(), Error>; 3] {
     let place = Place::new();
     let mut server = place.launch_with(device, "").start();

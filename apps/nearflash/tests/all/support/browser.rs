@@ -1,4 +1,4 @@
-//! A real browser, headless, over the WebDriver protocol (W3C) that `chromedriver` speaks.
+//! A real browser without a window, over the WebDriver protocol (W3C) that `chromedriver` speaks.
 //!
 //! The protocol is a dozen requests in JSON over HTTP, so there is no library for it here.
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, now};
 
-/// Longer than a browser takes to start on a busy machine.
+/// Time limit for the start of a browser, on a busy machine too.
 const START: Duration = Duration::from_secs(120);
 
-/// A browser with one page. It ends when this goes out of scope.
+/// A browser with one page, which is ended when this value is dropped.
 pub(crate) struct Browser {
     driver: Child,
     address: SocketAddr,
@@ -24,7 +24,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one.
+    /// Starts a browser.
     pub(crate) fn start() -> Browser {
         let mut command = Command::new("chromedriver");
         command.arg("--port=0").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
@@ -69,7 +69,7 @@ impl Browser {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// The text of the first element that a selector finds.
+    /// Returns the text of the first element that a selector finds; empty if there is none.
     pub(crate) fn text(&self, selector: &str) -> String {
         let script = format!("return document.querySelector({selector:?})?.textContent ?? ''");
         self.run(&script).as_str().unwrap_or_default().to_owned()
@@ -94,8 +94,8 @@ impl Browser {
         self.await_true(&what, &expression);
     }
 
-    /// Makes it one that was never at this place: without what its pages have kept, complaints, and
-    /// another screen than its own.
+    /// Deletes all that the browser has kept of this address, its log of errors, and the changed
+    /// size and colour scheme of its screen.
     pub(crate) fn forget(&self, url: &str) {
         self.open("about:blank");
         let everything = json!({"origin": url, "storageTypes": "all"});
@@ -123,7 +123,7 @@ impl Browser {
         self.post("/actions", &json!({"actions": [keyboard]}));
     }
 
-    /// A command of the DevTools protocol.
+    /// Sends a command of the DevTools protocol, and returns its result.
     pub(crate) fn devtools(&self, command: &str, parameters: &Value) -> Value {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
@@ -142,7 +142,7 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &json!({"features": feature}));
     }
 
-    /// Keeps a picture of the whole page in `target/ui`.
+    /// Saves a screenshot of the whole page in `target/ui`.
     pub(crate) fn picture(&self, name: &str) {
         use base64::Engine;
         self.run("window.scrollTo({ top: 0, behavior: 'instant' })");
@@ -157,8 +157,8 @@ impl Browser {
         std::fs::write(folder.join(format!("{name}.png")), bytes).expect("the picture is kept");
     }
 
-    /// Returns the complaints of the page since the last call: errors of scripts, and violations of
-    /// its policy. A server that does not answer is no complaint.
+    /// Returns the errors of the page since the last call: errors of scripts, and violations of its
+    /// policy. Errors of the network are left out.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({"type": "browser"}));
         let severe = entries.as_array().into_iter().flatten().filter(|entry| {
@@ -171,7 +171,7 @@ impl Browser {
         self.ask("POST", &format!("/session/{}{path}", self.session), body)
     }
 
-    /// A request to the driver. What it refuses fails the test.
+    /// Sends a request to the driver, and returns the value of its answer. An error fails the test.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let mut answer = self.exchange(method, path, body).expect("the driver answers");
         let value = answer["value"].take();
@@ -179,8 +179,8 @@ impl Browser {
         value
     }
 
-    /// A request to the driver, and its answer. The driver keeps connections open behind it, whatever
-    /// it is asked, so the answer ends where it says.
+    /// Sends a request to the driver, and returns its answer. The driver keeps connections open,
+    /// whatever it is asked, so the answer is read up to its stated length.
     fn exchange(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(START))?;

@@ -1,15 +1,16 @@
-//! Random instants for tests that kill a server, from a seed, so that a run can be had again.
+//! Random numbers for tests that kill a server at random instants. They come from a seed, so that a
+//! run can be repeated.
 
-/// Random numbers.
+/// A generator of random numbers (xorshift).
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// The numbers of this seed, which is not zero.
+    /// Returns the generator of this seed, which is not zero.
     pub(crate) fn of(seed: u64) -> Dice {
         Dice(seed)
     }
 
-    /// Returns a number below this one.
+    /// Returns a number that is less than `below`.
     pub(crate) fn roll(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

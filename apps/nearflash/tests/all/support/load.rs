@@ -1,4 +1,4 @@
-//! A load of `nearflash bench` that verifies what it reads.
+//! Loads of `nearflash bench` that run beside a test.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{PATIENCE, nearflash, wait_until};
 
-/// Longer than any test.
+/// Seconds of a load that lasts longer than any test.
 const FOR_EVER: &str = "600";
 
 /// Waits until a load is well under way at the server whose admin API is at this socket.
@@ -19,12 +19,13 @@ pub(crate) fn await_load(socket: &Path) {
     });
 }
 
-/// A load that verifies, half of it reads, until somebody asks for its [`result`].
+/// Starts a load that verifies its reads, with as many writes, and runs until its [`result`] is
+/// taken.
 pub(crate) fn verifying(url: &str, words: &str) -> Child {
     loading(url, &format!("--verify --read-percent 50 {words}"))
 }
 
-/// A load until somebody asks for its [`result`].
+/// Starts a load that runs until its [`result`] is taken.
 pub(crate) fn loading(url: &str, words: &str) -> Child {
     let mut bench = nearflash(&["bench", url, "--json", "--warmup", "0", "--seconds", FOR_EVER]);
     bench.args(words.split_whitespace());
@@ -32,7 +33,7 @@ pub(crate) fn loading(url: &str, words: &str) -> Child {
     bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// Returns the result of a load, which ends now and must succeed.
+/// Ends a load, which must succeed, and returns its result.
 pub(crate) fn result(bench: Child) -> Value {
     // This closes its standard input, and so ends it.
     let output = bench.wait_with_output().unwrap();
@@ -41,7 +42,7 @@ pub(crate) fn result(bench: Child) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// Returns the result of a load. Asserts that it has no error.
+/// Ends a load, and returns its result. Asserts that the load has had no error.
 pub(crate) fn faultless(bench: Child) -> Value {
     let result = result(bench);
     assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));

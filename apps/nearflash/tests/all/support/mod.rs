@@ -1,8 +1,8 @@
-//! What the end-to-end tests share: the real program as a child process, clients of both versions
+//! Helpers of the end-to-end tests: the real program as a child process, clients of both versions
 //! over plain sockets, and a polite client that must be served well whatever else goes on.
 //!
-//! Every wait is bounded, and every child is ended by its id. With `NEARFLASH_TEST_INTERFACE=epoll`
-//! the servers reach the kernel that way.
+//! Every wait is bounded, and every child is ended by its id. With
+//! `NEARFLASH_TEST_INTERFACE=epoll`, the servers use epoll instead of io_uring.
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
@@ -36,7 +36,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything that works takes, on a very busy machine too.
+/// Time limit for anything that works, on a very busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a port of loopback at which nobody listens. The kernel never gives such a port to a
@@ -71,7 +71,7 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
     }
 }
 
-/// Runs cases, so many of them side by side: most of a case is waiting.
+/// Runs cases, of which this many are run at the same time, since most of a case is waiting.
 pub(crate) fn each<C: Sync>(side_by_side: usize, cases: &[C], case: impl Fn(&C) + Sync) {
     for some in cases.chunks(side_by_side) {
         std::thread::scope(|scope| {
@@ -82,7 +82,7 @@ pub(crate) fn each<C: Sync>(side_by_side: usize, cases: &[C], case: impl Fn(&C) 
     }
 }
 
-/// `count` blocks of 512 bytes that tell where they are and which version they are.
+/// Returns `count` blocks of 512 bytes, each of which contains its address and the version.
 pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     let block = |lba: u64| {
         let mut bytes = vec![version; 512];
@@ -92,7 +92,8 @@ pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     (lba..lba + u64::from(count)).flat_map(block).collect()
 }
 
-/// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
+/// The model of a device with 4 000 tokens per second at 500 µs, 6 000 at 2 ms and 8 000 at most; a
+/// write costs ten tokens.
 pub(crate) const SLOW_MODEL: &str = r#"
 format = 1
 device = "a slow one"

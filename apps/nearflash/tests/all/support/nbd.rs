@@ -18,7 +18,7 @@ trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-/// A client with a connection.
+/// An NBD client with one connection.
 pub(crate) struct Nbd {
     stream: Box<dyn Stream>,
     /// The size of the chosen export in bytes.
@@ -59,7 +59,7 @@ impl Nbd {
         self.stream.read_exact(bytes).expect("the server answers");
     }
 
-    /// Returns whether the server has closed the connection.
+    /// Returns `true` if the server has closed the connection, for which it waits.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.stream.read(&mut [0]).map_or(true, |count| count == 0)
     }
@@ -88,7 +88,7 @@ impl Nbd {
         self.option_reply().0
     }
 
-    /// Returns the names of the exports.
+    /// Asks for the names of the exports, and returns them.
     pub(crate) fn list(&mut self) -> Vec<String> {
         self.option(OptionKind::LIST, &[]);
         let mut names = Vec::new();
@@ -105,7 +105,7 @@ impl Nbd {
         }
     }
 
-    /// Chooses an export.
+    /// Chooses an export, or returns the error of the server's answer.
     pub(crate) fn go(&mut self, name: &str) -> Result<(), OptionReply> {
         let data = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 0]].concat();
         self.option(OptionKind::GO, &data);
@@ -135,7 +135,7 @@ impl Nbd {
         self.send(head.as_bytes());
     }
 
-    /// Returns the error of a reply without data; zero for none.
+    /// Receives a reply without data, and returns its error number; zero for none.
     pub(crate) fn reply(&mut self) -> u32 {
         let mut reply = SimpleReply::new_zeroed();
         self.take(reply.as_mut_bytes());
@@ -143,14 +143,14 @@ impl Nbd {
         reply.error.get()
     }
 
-    /// Writes, and returns the error.
+    /// Writes data at an offset, and returns the error number of the reply.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         self.request(CommandKind::WRITE, 0, offset, data.len());
         self.send(data);
         self.reply()
     }
 
-    /// Reads.
+    /// Reads `bytes` bytes at an offset, or returns the error number of the reply.
     pub(crate) fn read(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, u32> {
         self.request(CommandKind::READ, 0, offset, bytes);
         match self.reply() {
@@ -163,7 +163,7 @@ impl Nbd {
         }
     }
 
-    /// Carries out a command without data, and returns the error.
+    /// Carries out a command without data, and returns the error number of the reply.
     pub(crate) fn command(&mut self, command: CommandKind, offset: u64, bytes: usize) -> u32 {
         self.request(command, 0, offset, bytes);
         self.reply()

@@ -1,4 +1,4 @@
-//! An NVMe host over a plain socket: it connects and enables a controller as Linux does, and says
+//! An NVMe host over a plain socket: it connects and enables a controller as Linux does, and sends
 //! one command at a time.
 
 use std::io::{Read, Write};
@@ -14,17 +14,17 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::PATIENCE;
 
-/// The name that event requests have.
+/// The command identifier of event requests.
 const EVENT_CID: u16 = 60;
 
 /// A host's connection: one queue of a controller.
 pub(crate) struct NvmeQueue {
     stream: TcpStream,
     session: HostSession,
-    /// Bytes that were received and not taken.
+    /// Bytes that were received and not parsed.
     input: Vec<u8>,
     next_cid: u16,
-    /// Completions of commands that nobody waits for now.
+    /// Completions that nobody has waited for yet.
     early: Vec<Completion>,
     pub(crate) cntlid: u16,
 }
@@ -32,7 +32,7 @@ pub(crate) struct NvmeQueue {
 /// The outcome of a command: its result and its data, or its status.
 pub(crate) type Outcome = Result<(u64, Vec<u8>), Status>;
 
-/// The qualified name of a host of tests.
+/// Returns the qualified name of a host of the tests.
 pub(crate) fn host_nqn(number: u8) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000000000{number:02x}")
 }
@@ -83,7 +83,8 @@ impl NvmeQueue {
         Ok(own)
     }
 
-    /// A controller of the subsystem, enabled, with an event request that waits.
+    /// Connects an admin queue to a new controller of the subsystem, which is enabled and has an
+    /// event request in flight.
     pub(crate) fn admin(at: SocketAddr, host: u8, subsystem: &str) -> Result<NvmeQueue, Status> {
         let mut own = NvmeQueue::connect(at, host, subsystem, 0, 0xffff)?;
         let command = PropertyCommand {
@@ -104,17 +105,17 @@ impl NvmeQueue {
         Ok(own)
     }
 
-    /// A discovery controller.
+    /// Connects an admin queue to a discovery controller.
     pub(crate) fn discovery(at: SocketAddr, host: u8) -> NvmeQueue {
         NvmeQueue::admin(at, host, DISCOVERY_NQN).expect("everybody may look")
     }
 
-    /// An I/O queue of a controller that this host has.
+    /// Connects an I/O queue to the controller of this admin queue.
     pub(crate) fn io(&self, at: SocketAddr, host: u8, subsystem: &str) -> NvmeQueue {
         NvmeQueue::connect(at, host, subsystem, 1, self.cntlid).expect("its controller is there")
     }
 
-    /// Lets an event request wait.
+    /// Sends an event request, which the controller answers at the next event.
     fn request_event(&mut self) {
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, EVENT_CID, 0);
         let mut out = Vec::new();
@@ -122,7 +123,7 @@ impl NvmeQueue {
         self.stream.write_all(&out).unwrap();
     }
 
-    /// Waits for the next event, and lets another request wait for the one after it.
+    /// Waits for the next event, and sends another event request.
     pub(crate) fn event(&mut self) -> Event {
         while !self.has_event() {
             self.receive().expect("an event comes");
@@ -142,7 +143,7 @@ impl NvmeQueue {
         self.early.iter().any(|done| done.cid.get() == EVENT_CID)
     }
 
-    /// The pages of a log.
+    /// Reads the first bytes of a log page.
     pub(crate) fn log(&mut self, page: LogPage, bytes: u32) -> Vec<u8> {
         let mut entry = Submission::new(AdminOpcode::GET_LOG_PAGE.0, 0, 0);
         entry.dword10 = (u32::from(page.0) | (bytes / 4 - 1) << 16).into();
@@ -150,13 +151,13 @@ impl NvmeQueue {
         self.call(&entry, bytes as usize, &[]).expect("the log is served").1
     }
 
-    /// The namespaces that it sees.
+    /// Returns the numbers of the namespaces that the host sees.
     pub(crate) fn namespaces(&mut self) -> Vec<u32> {
         let list = self.identify(IdentifyCns::ACTIVE_NAMESPACES, 0).expect("it is served");
         words(&list)
     }
 
-    /// Blocks of a namespace.
+    /// Returns the size of a namespace in blocks.
     pub(crate) fn blocks(&mut self, nsid: u32) -> Result<u64, Status> {
         let data = self.identify(IdentifyCns::NAMESPACE, nsid)?;
         Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
@@ -174,7 +175,8 @@ impl NvmeQueue {
         list[4..20].to_vec()
     }
 
-    /// Registers a key for the reservation of a namespace, which then persists or does not.
+    /// Registers a key for the reservation of a namespace, and sets whether the reservation
+    /// persists through power loss.
     pub(crate) fn register(&mut self, nsid: u32, key: u64, persists: bool) -> Result<(), Status> {
         let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 0, nsid);
         entry.dword10 = (if persists { 3_u32 << 30 } else { 2 << 30 }).into();
@@ -200,21 +202,21 @@ impl NvmeQueue {
         self.call(&entry, 4096, &[]).map(|(_, data)| data)
     }
 
-    /// Writes a block.
+    /// Writes a block of a namespace.
     pub(crate) fn write(&mut self, nsid: u32, lba: u64, block: &[u8; 512]) -> Result<(), Status> {
         let mut entry = io_entry(NvmOpcode::WRITE, nsid, lba);
         entry.data = SglDescriptor::in_capsule(0, 512);
         self.call(&entry, 0, block).map(drop)
     }
 
-    /// Reads a block.
+    /// Reads a block of a namespace.
     pub(crate) fn read(&mut self, nsid: u32, lba: u64) -> Result<Vec<u8>, Status> {
         let mut entry = io_entry(NvmOpcode::READ, nsid, lba);
         entry.data = SglDescriptor::transport(512);
         self.call(&entry, 512, &[]).map(|(_, data)| data)
     }
 
-    /// Says a command, which gets a name here, and waits for its end.
+    /// Sends a command with a new identifier, and waits for its end.
     pub(crate) fn call(&mut self, entry: &Submission, receives: usize, capsule: &[u8]) -> Outcome {
         self.next_cid = (self.next_cid + 1) % EVENT_CID;
         let cid = self.next_cid;
@@ -242,7 +244,8 @@ impl NvmeQueue {
         }
     }
 
-    /// Takes the events that are here, until one is the one that is looked for.
+    /// Takes the events that have arrived, up to the first for which `look` returns `true`. Returns
+    /// `true` if there was one.
     fn take(&mut self, mut look: impl FnMut(&HostEvent<'_>) -> bool) -> bool {
         let mut input = &self.input[..];
         let mut found = false;
@@ -262,7 +265,7 @@ impl NvmeQueue {
         found
     }
 
-    /// Waits for more bytes; an error when the controller has closed the connection.
+    /// Waits for more bytes; fails if the controller has closed the connection.
     pub(crate) fn receive(&mut self) -> std::io::Result<()> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes)? {
@@ -282,7 +285,7 @@ fn io_entry(opcode: NvmOpcode, nsid: u32, lba: u64) -> Submission {
     entry
 }
 
-/// The numbers of a zero-terminated list.
+/// Returns the numbers of a zero-terminated list.
 pub(crate) fn words(list: &[u8]) -> Vec<u32> {
     let words = list.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
     words.take_while(|word| *word != 0).collect()

@@ -1,4 +1,4 @@
-//! Operators elsewhere: a server with a certificate, and people with tokens.
+//! Operators on other machines: a server with a certificate, and people with tokens.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use super::{Launch, Server, free_port};
 pub(crate) const ANN: &str = "ann-may-change-everything-0123456789";
 pub(crate) const BOB: &str = "bob-may-read-everything-0123456789";
 
-/// A directory with what a server and its operators have.
+/// A directory for the files of a server and its operators.
 pub(crate) struct Office {
     folder: tempfile::TempDir,
     pub(crate) at: SocketAddr,
@@ -38,7 +38,7 @@ impl Office {
         std::fs::set_permissions(self.path(name), permissions).unwrap();
     }
 
-    /// A new certificate, which vouches for itself.
+    /// Writes a new self-signed certificate and its key.
     pub(crate) fn certify(&self) {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         self.put("certificate", &made.cert.pem(), 0o644);
@@ -76,7 +76,7 @@ impl Office {
         Client::with_pass(format!("https://{}", self.at).parse().unwrap(), Some(pass)).unwrap()
     }
 
-    /// `nearflash WORDS` by somebody elsewhere who has this token.
+    /// Runs `nearflash WORDS` as an operator on another machine, with the token in the file `who`.
     pub(crate) fn run(&self, who: &str, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
         command.args(words).env("NEARFLASH_ADMIN", format!("https://{}", self.at));

@@ -9,7 +9,7 @@ pub(crate) trait Operator {
     /// Returns the value of `--admin`.
     fn admin(&self) -> String;
 
-    /// `nearflash WORDS --admin …`
+    /// Runs `nearflash WORDS --admin …`.
     fn run(&self, words: &[&str]) -> Output {
         let mut command = nearflash(words);
         command.args(["--admin", &self.admin()]).output().expect("the program starts")
@@ -26,7 +26,7 @@ pub(crate) trait Operator {
         serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
     }
 
-    /// Runs a command that must fail, and returns its complaint.
+    /// Runs a command that must fail, and returns its error message.
     fn refused(&self, words: &[&str]) -> String {
         let ran = self.run(words);
         assert!(!ran.status.success(), "{words:?} was done");
@@ -34,7 +34,7 @@ pub(crate) trait Operator {
     }
 }
 
-/// A command that knows of no server but what it is told.
+/// Returns the command `nearflash WORDS`, without the address of a server in its environment.
 pub(crate) fn nearflash(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.args(words).stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");

@@ -1,4 +1,4 @@
-//! A directory for the files of the servers of one test, and their admin API there.
+//! A directory for the files of one test's servers, with their admin socket.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -24,19 +24,19 @@ pub(crate) fn open_folder() -> tempfile::TempDir {
     folder
 }
 
-/// A folder of a test, for the files of its servers. Each test adds how it starts servers.
+/// A folder for the files of a test's servers. Each test adds methods that start its servers.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
     workers: &'static str,
 }
 
 impl Place {
-    /// On a disk.
+    /// Creates a folder on a disk.
     pub(crate) fn new() -> Place {
         Place { folder: tempfile::tempdir().unwrap(), workers: "2" }
     }
 
-    /// In memory, for what is measured or killed.
+    /// Creates a folder in memory, for servers that are measured or killed.
     pub(crate) fn in_memory() -> Place {
         Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..Place::new() }
     }
@@ -54,18 +54,19 @@ impl Place {
         self.path("admin.sock")
     }
 
-    /// A device that is a file here.
+    /// Returns the spec of a device of 16 MiB that is a file in this folder.
     pub(crate) fn file(&self, name: &str) -> String {
         format!("file:{}?size=16MiB", self.path(name).display())
     }
 
-    /// A server with these workers whose admin API is here.
+    /// Adds options to a server: this place's number of workers, and the admin socket in this
+    /// folder.
     pub(crate) fn crewed(&self, launch: Launch) -> Launch {
         let admin = self.admin();
         ["--workers", self.workers, "--admin", &admin].into_iter().fold(launch, Launch::with)
     }
 
-    /// Writes the configuration: a file device, a listener of each protocol, and this.
+    /// Writes the configuration: a file device, a listener of each protocol, and `rest`.
     pub(crate) fn configure_disk(&self, rest: &str) {
         let text = format!(
             "[[device]]\nname = \"disk\"\nspec = \"{}\"\n\
@@ -82,7 +83,7 @@ impl Place {
         std::fs::write(self.path("nearflash.toml"), text).unwrap();
     }
 
-    /// A server of the configuration here.
+    /// Returns a server with the configuration in this folder, not started.
     pub(crate) fn configured(&self) -> Launch {
         let config = self.path("nearflash.toml").display().to_string();
         Launch::new(&["--config", &config, "--admin", &self.admin()])
@@ -96,17 +97,17 @@ impl Place {
         String::from_utf8(ran.stdout).unwrap()
     }
 
-    /// A server that stays at a step of a take-over until it is told to [go on](Place::go_on).
+    /// Has a server wait at a step of a take-over until it is told to [go on](Place::go_on).
     pub(crate) fn staying(&self, launch: Launch, at: &str) -> Launch {
         launch.staying(at, &self.path("go-on"))
     }
 
-    /// A server that stays at a step of a take-over, if the step is one of this side.
+    /// Has a server wait at a step of a take-over, if the step is one of this side.
     pub(crate) fn staying_as(&self, side: &str, launch: Launch, at: &str) -> Launch {
         if at.starts_with(side) { self.staying(launch, at) } else { launch }
     }
 
-    /// Lets a server go on that stays at a step.
+    /// Lets a server go on that waits at a step.
     pub(crate) fn go_on(&self) {
         std::fs::write(self.path("go-on"), "").unwrap();
     }
@@ -126,8 +127,8 @@ impl Place {
         value.unwrap_or_else(|| panic!("no {series} in {text}")).trim().parse().unwrap()
     }
 
-    /// Waits for the connections of a load, so many of which carry requests, and returns their
-    /// other ends. By then the connections that ask what there is have gone.
+    /// Waits until there are this many connections, and `carriers` of them carry requests. Returns
+    /// the addresses of their clients. By then the connections of short queries have ended.
     pub(crate) fn await_peers(&self, connections: usize, carriers: usize) -> Vec<String> {
         let mut peers = Vec::new();
         wait_until("the connections of a load", PATIENCE, || {
@@ -140,7 +141,8 @@ impl Place {
         peers
     }
 
-    /// The other ends of all connections; nobody where the server does not say.
+    /// Returns the addresses of the clients of all connections; empty if the server does not
+    /// answer.
     pub(crate) fn peers(&self) -> Vec<String> {
         let Ok(list) = self.client().connections() else { return Vec::new() };
         let mut peers: Vec<String> = list.connections.into_iter().map(|one| one.peer).collect();
@@ -149,7 +151,7 @@ impl Place {
     }
 }
 
-/// A server of two workers that is operated from its directory.
+/// A server of two workers, with its files and its admin socket in a folder.
 pub(crate) struct Running {
     pub(crate) place: Place,
     pub(crate) server: Server,

@@ -1,4 +1,4 @@
-//! A client that behaves, whatever others do: what it writes it reads back, all the while.
+//! A client that keeps the protocol, and verifies all the time that it reads what it has written.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{PATIENCE, V2, now, pattern, wait_until};
 /// Blocks that the polite client has for itself, at the start of the namespace.
 pub(crate) const BLOCKS: u64 = 64;
 
-/// Writes and reads back 4 KiB every millisecond until it is dismissed.
+/// A client that writes 4 KiB and reads them back every millisecond until it is dismissed.
 pub(crate) struct Polite {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
@@ -20,8 +20,8 @@ pub(crate) struct Polite {
 }
 
 impl Polite {
-    /// Starts, and has been served once. Its data must stay what it wrote, so the device must keep
-    /// data, and others must leave the first [`BLOCKS`] blocks alone.
+    /// Starts the client, and waits until it was served once. The device must keep data, and others
+    /// must leave the first [`BLOCKS`] blocks alone.
     pub(crate) fn start(address: SocketAddr) -> Polite {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let worst = Arc::new(AtomicU64::new(0));
@@ -47,7 +47,7 @@ impl Polite {
         polite
     }
 
-    /// Expects that it is being served right now.
+    /// Waits until the client has been served three times more.
     pub(crate) fn is_served(&self) {
         let before = self.rounds.load(Ordering::Relaxed);
         wait_until("the polite client is served", PATIENCE, || {
@@ -57,12 +57,13 @@ impl Polite {
         });
     }
 
-    /// The longest that a write with the read after it took so far.
+    /// Returns the longest time so far of a write and the read after it.
     pub(crate) fn worst(&self) -> Duration {
         Duration::from_millis(self.worst.load(Ordering::Relaxed))
     }
 
-    /// Expects that it was served well to the end; tells the longest round.
+    /// Ends the client, and asserts that it was served well to the end. Returns the longest time of
+    /// a round.
     pub(crate) fn dismiss(mut self) -> Duration {
         self.is_served();
         self.stop.store(true, Ordering::Relaxed);

@@ -22,19 +22,19 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// `nearflash serve` with these arguments.
+    /// Returns `nearflash serve` with these arguments.
     pub(crate) fn new(arguments: &[&str]) -> Launch {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Launch { arguments, config: None, wrapper: Vec::new(), before: String::new(), log: "warn" }
     }
 
-    /// A server of this device on a free port of loopback.
+    /// Returns a server of this device on a free local port.
     pub(crate) fn device(spec: &str) -> Launch {
         Launch::new(&["--device", spec, "--listen", "reflex://127.0.0.1:0"])
     }
 
-    /// A server with this configuration file; it listens on a free port of loopback unless the
-    /// file says otherwise.
+    /// Returns a server with this configuration file. It listens on a free local port unless the
+    /// file has listeners.
     pub(crate) fn config(text: &str) -> Launch {
         let mut launch = Launch::new(&[]);
         if !text.contains("[[listen]]") {
@@ -49,30 +49,31 @@ impl Launch {
         launch
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub(crate) fn with(mut self, argument: &str) -> Launch {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// With no more than so many descriptors.
+    /// Limits the number of the server's descriptors.
     pub(crate) fn descriptors(self, most: u32) -> Launch {
         self.after(&[], &format!("ulimit -n {most}"))
     }
 
-    /// A server that stays at a step of a take-over until the file of this path exists.
+    /// Has the server wait at a step of a take-over until the file of this path exists.
     pub(crate) fn staying(self, at: &str, until: &Path) -> Launch {
         self.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}:{}", until.display()))
     }
 
-    /// From a shell, itself started by `wrapper`, that has run this script before.
+    /// Has the server start from a shell that has run this script before. The shell is started
+    /// by `wrapper`.
     pub(crate) fn after(mut self, wrapper: &[&str], script: &str) -> Launch {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self.before = script.to_owned();
         self
     }
 
-    /// With this much log.
+    /// Sets the filter of the server's log.
     pub(crate) fn log(mut self, filter: &'static str) -> Launch {
         self.log = filter;
         self
@@ -100,12 +101,12 @@ impl Launch {
         command
     }
 
-    /// Starts it and waits until it accepts.
+    /// Starts the server, and waits until it accepts connections.
     pub(crate) fn start(self) -> Server {
         self.begin().await_ready()
     }
 
-    /// Starts it.
+    /// Starts the server.
     pub(crate) fn begin(self) -> Begun {
         let mut child = self.command().spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
@@ -123,7 +124,8 @@ impl Launch {
         Begun { server, lines }
     }
 
-    /// Starts it and expects it to give up with an error: its exit code and what it wrote.
+    /// Starts the server, which must end with an error. Returns its exit code and its standard
+    /// error.
     pub(crate) fn fail(self) -> (i32, String) {
         let mut child = self.command().spawn().expect("the program starts");
         let mut said = child.stderr.take().expect("piped");
@@ -134,14 +136,14 @@ impl Launch {
     }
 }
 
-/// A server that may not accept yet. It is killed when it goes out of scope.
+/// A server that may not accept yet. It is killed when this value is dropped.
 pub(crate) struct Begun {
     server: Server,
     lines: Receiver<String>,
 }
 
 impl Begun {
-    /// Waits until it accepts.
+    /// Waits until the server accepts connections.
     pub(crate) fn await_ready(mut self) -> Server {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => self.server.addresses = parse_ready(&line),
@@ -177,7 +179,8 @@ fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The addresses of a server's listeners; those of Unix sockets are known to whoever chose them.
+/// Returns the addresses of a server's listeners from its `ready` line, without Unix sockets, whose
+/// paths the tests choose.
 fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
     let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
@@ -202,7 +205,7 @@ fn wait_or_kill(child: &mut Child, limit: Duration) -> ExitStatus {
     })
 }
 
-/// A server that accepts. It is killed when it goes out of scope.
+/// A server that accepts. It is killed when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -216,7 +219,7 @@ impl Server {
         self.addresses[0]
     }
 
-    /// Returns the address of the `n`-th listener.
+    /// Returns the address of the `n`-th listener, counted from zero.
     pub(crate) fn listener(&self, n: usize) -> SocketAddr {
         self.addresses[n]
     }
@@ -226,17 +229,17 @@ impl Server {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until its log has these words.
+    /// Waits until the server's log contains these words.
     pub(crate) fn await_log(&self, words: &str) {
         wait_until(&format!("a log of {words:?}"), PATIENCE, || self.log().contains(words));
     }
 
-    /// The number of its process.
+    /// Returns the server's process identifier.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Memory in RAM, in KiB.
+    /// Returns the resident memory of the server in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("it runs");
@@ -244,9 +247,9 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
     }
 
-    /// Processor time that its threads have used so far, as the scheduler clocked them. The times of
-    /// `stat` are no good here: they count whole ticks of the kernel's timer, which threads that wake
-    /// by that timer run into each time.
+    /// Returns the processor time that the server's threads have used so far, as the scheduler
+    /// measures it. The times in `stat` are useless here: they count whole ticks of the kernel's
+    /// timer, and threads that wake by that timer always meet a tick.
     pub(crate) fn processor_time(&self) -> Duration {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let used = threads.expect("it runs").filter_map(|thread| -> Option<u64> {
@@ -262,38 +265,38 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// Asks it to stop.
+    /// Asks the server to stop, by `SIGTERM`.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends it as a broken invariant of its own would.
+    /// Aborts the server, as a broken invariant would.
     pub(crate) fn abort(&self) {
         self.signal(Signal::ABORT);
     }
 
-    /// Has it read its configuration again.
+    /// Tells the server to read its configuration again, by `SIGHUP`.
     pub(crate) fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// Takes the processor from it.
+    /// Suspends the server.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Gives it the processor again.
+    /// Resumes the suspended server.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it as a crash would, and waits until it is gone.
+    /// Kills the server, as a crash would, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Waits for its end.
+    /// Waits for the server's end, and returns its exit status.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_or_kill(&mut self.child, PATIENCE)
     }

@@ -1,4 +1,5 @@
-//! Version 1 of the protocol, its bytes spelled out: what the original's clients send and expect.
+//! Version 1 of the protocol in plain bytes: the messages that clients of the original send and
+//! expect.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use super::PATIENCE;
 
-/// A message head: magic, opcode, handle, first sector, sectors.
+/// Returns a message head: magic, opcode, handle, first sector, number of sectors.
 pub(crate) fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0..2].copy_from_slice(&24u16.to_le_bytes());
@@ -45,20 +46,20 @@ impl V1 {
         self.send(&message);
     }
 
-    /// The next `len` bytes.
+    /// Receives the next `len` bytes.
     pub(crate) fn receive(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes).expect("a reply");
         bytes
     }
 
-    /// The next reply, which must be one to a GET of these fields; its data.
+    /// Receives the next reply, which must be one to a GET with these fields, and returns its data.
     pub(crate) fn expect_data(&mut self, handle: u64, lba: u64, lba_count: u32) -> Vec<u8> {
         assert_eq!(self.receive(24), head(0, handle, lba, lba_count));
         self.receive(lba_count as usize * 512)
     }
 
-    /// The next reply, which must be one to a SET of these fields.
+    /// Receives the next reply, which must be one to a SET with these fields.
     pub(crate) fn expect_written(&mut self, handle: u64, lba: u64) {
         assert_eq!(self.receive(24), head(1, handle, lba, 0));
     }

@@ -36,17 +36,17 @@ pub(crate) struct V2 {
 }
 
 impl V2 {
-    /// Connects and is let in.
+    /// Connects without credentials. The server must accept the hello.
     pub(crate) fn connect(address: SocketAddr) -> V2 {
         V2::hello(address, Hello::default()).unwrap_or_else(|status| panic!("hello: {status}"))
     }
 
-    /// Connects with a token.
+    /// Connects with a token; fails with the status of a refused hello.
     pub(crate) fn with_token(address: SocketAddr, token: &str) -> Result<V2, Status> {
         V2::hello(address, Hello { token: token.as_bytes().into(), ..Hello::default() })
     }
 
-    /// Connects and introduces itself.
+    /// Connects with this hello; fails with its status if the server refuses it.
     pub(crate) fn hello(address: SocketAddr, hello: Hello) -> Result<V2, Status> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -75,12 +75,12 @@ impl V2 {
         }
     }
 
-    /// The limits that the server told.
+    /// Returns the limits that the server announced in its answer to the hello.
     pub(crate) fn limits(&self) -> HelloReply {
         self.hello.expect("it was let in").1
     }
 
-    /// Bytes of a request, to send in whatever way.
+    /// Returns the bytes of a request, which the caller sends.
     pub(crate) fn encode(
         &mut self,
         tag: Tag,
@@ -126,7 +126,7 @@ impl V2 {
         self.answers.pop_front()
     }
 
-    /// Asks and waits: how the command ended, and the data.
+    /// Sends a command, and waits for its end. Returns its status and its data.
     pub(crate) fn call_in(
         &mut self,
         namespace: u16,
@@ -168,7 +168,7 @@ impl V2 {
         }
     }
 
-    /// Registers a tenant.
+    /// Registers a tenant, and returns the server's answer.
     pub(crate) fn register(
         &mut self,
         name: &str,
@@ -190,7 +190,7 @@ impl V2 {
         self.tenant_answer()
     }
 
-    /// Gives the handle back.
+    /// Unregisters the tenant with this handle.
     pub(crate) fn unregister(&mut self, tenant: u16) -> Result<TenantReply, (Status, TenantReply)> {
         self.control(&Control::Unregister { tag: 6, tenant });
         self.tenant_answer()

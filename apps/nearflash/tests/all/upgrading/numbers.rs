@@ -1,5 +1,5 @@
-//! The number of a namespace that was removed means nothing to a connection that knew it, whoever
-//! gets the number next, in whichever process.
+//! Tests that a connection cannot reach a new namespace by the number of a removed one that it
+//! knew, whichever process the number was given again in.
 
 use crate::support::{Launch, Place, Server, V2, pattern};
 use contract::{Command, Range, Status};
@@ -8,7 +8,7 @@ use control::admin::{NamespaceStatus, NewNamespace, RemoveNamespace};
 /// Bytes of each namespace.
 const BYTES: u64 = 1 << 20;
 
-/// The most namespaces that are made and removed until a number comes again.
+/// Maximum number of namespaces that are made and removed until a number is given again.
 const TRIES: usize = 100;
 
 fn add(place: &Place, name: &str) -> NamespaceStatus {
@@ -26,7 +26,7 @@ fn remove(place: &Place, name: &str) {
     place.client().send_to(name, &RemoveNamespace::default()).unwrap();
 }
 
-/// Makes a namespace of this number, which was another's.
+/// Makes and removes namespaces until one gets this number, which another one had.
 fn give_again(place: &Place, number: u16) {
     for n in 0..TRIES {
         let name = format!("again{number}-{n}");

@@ -1,5 +1,5 @@
-//! A new process takes over the controllers of NVMe hosts, with all their connections or none of them: a
-//! verifying load notices nothing but a pause (docs/adr/0015-moving-controllers.md).
+//! Tests that a new process takes over the controllers of NVMe hosts, each with all its connections
+//! or none: a verifying load notices nothing but a pause (docs/adr/0015-moving-controllers.md).
 
 use std::process::{Child, Command as Process, Stdio};
 
@@ -10,12 +10,13 @@ use control::admin::{Code, HostPatch, NamespacePatch, Namespaces, SubsystemPatch
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// A server that is not started, with a listener of each protocol, and more of a configuration.
+    /// Returns a server with a listener of each protocol and this more of configuration, not
+    /// started.
     fn launch(&self, more: &str) -> Launch;
     fn start(&self) -> Server;
-    /// A server that takes over.
+    /// Starts a server that takes over from the running one.
     fn take_over(&self) -> Server;
 }
 
@@ -40,7 +41,7 @@ impl Servers for Place {
     }
 }
 
-/// A load that verifies.
+/// Starts a verifying load on the server's subsystem.
 fn bench(server: &Server, query: &str, words: &str) -> Child {
     let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
     verifying(&url, words)
@@ -56,7 +57,8 @@ fn taken(server: &Server) -> usize {
     words.find_map(|word| word.parse().ok()).expect("it says how many")
 }
 
-/// A load of so many connections, the admin queue's among them, is taken over twice while it runs.
+/// Has a load of this many connections, the admin queue's among them, taken over twice while it
+/// runs.
 fn take_over_twice(query: &str, words: &str, connections: usize) {
     let place = Place::in_memory();
     let mut old = place.start();
@@ -145,7 +147,7 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     assert!(!new.log().contains("DHHC") && !old.log().contains("DHHC"));
 }
 
-/// A host that has written something.
+/// A host with an admin queue and an I/O queue that has written a block.
 struct Disk {
     admin: NvmeQueue,
     io: NvmeQueue,
@@ -234,7 +236,8 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
     assert!(NvmeQueue::admin(new.address(), 1, SUBSYSTEM).is_err(), "nobody lets it in");
 }
 
-/// Writes of whoever is shut out, or of what is taken away, may be at the devices by the older process.
+/// Writes of a host that loses its access, or to a namespace that is taken from it, may still be at
+/// the devices in the older process.
 #[test]
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let place = Place::in_memory();

@@ -1,5 +1,5 @@
-//! Take-overs and restarts of servers that receive packets: clients connect again to the successor,
-//! and repeat what was not answered (docs/adr/0003-fences.md).
+//! Tests of take-overs and restarts of servers that receive packets: clients connect again to the
+//! successor, and repeat unanswered requests (docs/adr/0003-fences.md).
 
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use std::process::Child;
 use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, verifying, wait_until};
 use nearflash::{Options, blocking::Client};
 
-/// A server of this place that receives packets at this address.
+/// Returns a server that receives packets at this address, not started.
 fn launch(place: &Place, at: SocketAddr, workers: &str) -> Launch {
     let (device, url, admin) = (place.file("device"), format!("reflex+udp://{at}"), place.admin());
     let words = ["--device", &device, "--listen", &url, "--workers", workers, "--admin", &admin];
     Launch::new(&words).with("--interface").with("io_uring")
 }
 
-/// A load that verifies what it reads, with connections at the server.
+/// Starts a verifying load, and waits until its connections carry requests.
 fn load(place: &Place, server: &Server) -> Child {
     let url = format!("reflex+udp://{}", server.address());
     let load = verifying(&url, "--connections 8 --queue-depth 8");
@@ -24,7 +24,7 @@ fn load(place: &Place, server: &Server) -> Child {
     load
 }
 
-/// Waits until all connections of the load carry requests at whichever server there is.
+/// Waits until all connections of the load carry requests, at the old server or the new one.
 fn await_load(place: &Place) {
     place.await_peers(8, 8);
 }

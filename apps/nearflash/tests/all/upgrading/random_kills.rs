@@ -1,5 +1,5 @@
-//! Either process of a take-over is killed at a random instant of it: one process serves afterwards,
-//! with what was acknowledged (docs/adr/0009-upgrade.md).
+//! Tests that one process serves, with all acknowledged writes, after either process of a take-over
+//! was killed at a random instant (docs/adr/0009-upgrade.md).
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,12 +14,12 @@ use crate::support::{
 /// take-over of an idle server takes.
 const LONGEST_US: u64 = 200_000;
 
-/// The most take-overs for each kill: some are over before the kill.
+/// Maximum number of take-overs for each kill, since some are over before the kill.
 const TRIES: u32 = 20;
 
 const BLOCKS: u32 = 8;
 
-/// The server of one take-over, on Unix sockets: they have one place in both processes.
+/// The servers of one take-over, on Unix sockets, whose paths are equal in both processes.
 struct Scene {
     place: Place,
 }
@@ -37,7 +37,7 @@ impl Scene {
         Ok(stream)
     }
 
-    /// Returns the blocks, if somebody serves.
+    /// Reads the blocks; fails if no process serves.
     fn read(&self) -> std::io::Result<Vec<u8>> {
         let mut stream = self.connect()?;
         stream.write_all(&v1_head(0, 3, 0, BLOCKS))?;
@@ -46,8 +46,8 @@ impl Scene {
         Ok(answer.split_off(24))
     }
 
-    /// Kills one side after this time, while a client writes, and waits until one process serves. Returns
-    /// false if the take-over was over by then.
+    /// Kills one side after this time, while a client writes, and waits until one process serves.
+    /// Returns `false` if the take-over was over before the kill.
     fn play(&self, kills_newer: bool, after: Duration) -> bool {
         let mut old = self.launch().start();
         let mut writer = Writer { stream: self.connect().unwrap(), acknowledged: 0 };

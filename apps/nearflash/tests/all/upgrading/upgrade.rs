@@ -1,5 +1,6 @@
-//! A new process takes over from the one that runs: a verifying load notices nothing but pauses, and
-//! whichever of the two has not got a connection may be killed at any step.
+//! Tests that a new process takes over from the running one: a verifying load notices nothing but
+//! pauses. A process that does not own a connection may be killed at any step without harm to the
+//! connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,13 +16,13 @@ use contract::{Command, Hello, Range, Status};
 use control::admin::{Code, NewTenant, WorkerState};
 use rustix::process::{Pid, Signal};
 
-/// The servers of these tests.
+/// The servers that these tests start in a [`Place`].
 trait Servers {
     fn device(&self) -> String;
-    /// A server that is not started.
+    /// Returns a server that is not started.
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
-    /// A server that takes over.
+    /// Starts a server that takes over from the running one.
     fn take_over(&self) -> Server;
 }
 
@@ -54,7 +55,8 @@ fn told(server: &Server) -> u64 {
     numbers.next().expect("it says how many")
 }
 
-/// Asserts that a load runs on its connections of before, and ends without an error.
+/// Asserts that a load still runs on the connections that it had before, and ends it without an
+/// error.
 fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
     let now = place.peers();
     assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
@@ -98,7 +100,7 @@ fn a_load_of_version_1_notices_nothing() {
     take_over_twice("?v=1 --connections 4 --queue-depth 16", 4);
 }
 
-/// Clients of both versions whose connections have names and have written something.
+/// Clients of both versions that have written something. The connections of version 2 have names.
 struct Clients {
     named: Vec<V2>,
     old: V1,
@@ -151,7 +153,7 @@ fn alive(client: &mut V2) -> bool {
     }
 }
 
-/// Asserts that acknowledged writes are there, for a client with the name of an earlier one.
+/// Asserts that acknowledged writes are there, for a client that takes the name of an earlier one.
 fn is_served(server: &Server) {
     let hello = Hello { client: 77, connection: 0, ..Hello::default() };
     let mut again = V2::hello(server.address(), hello).unwrap();
@@ -164,10 +166,12 @@ fn is_served(server: &Server) {
     assert!(again.call(write, &pattern(WRITTEN.lba, 8, 2)).0.is_ok());
 }
 
-/// Stands for the connections that a process stayed with at its step.
+/// Stands for the number of connections that the older process had given to the newer one when it
+/// waited at its step, or of those that it still had.
 const GIVEN: usize = usize::MAX;
 
-/// Returns the number of connections that stayed with the older process.
+/// Returns the number of connections that the older process had given to the newer one when it
+/// waited at its step, from its log.
 fn stayed_with(server: &Server) -> usize {
     let log = server.log();
     let (_, rest) = log.split_once("stays at").expect("it was awaited");
@@ -175,7 +179,7 @@ fn stayed_with(server: &Server) -> usize {
     number.expect("it says how many").0.parse().expect("a number")
 }
 
-/// Starts a process that takes over and will not come to serve by itself.
+/// Starts a process that takes over, and does not wait until it serves.
 fn begin(launch: Launch) -> crate::support::Begun {
     launch.with("--upgrade").begin()
 }
@@ -252,7 +256,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     });
 }
 
-/// The newer process starts as after a crash: nothing was handed over, and nobody else is there.
+/// Nothing was handed over and the older process is gone, so the newer one starts as after a crash.
 #[test]
 fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
@@ -269,7 +273,7 @@ fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     });
 }
 
-/// Until the newer process has said that it has everything, the older one is there.
+/// The older process serves on until the newer one has reported that it has everything.
 #[test]
 fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
     let cases = ["predecessor:committed", "predecessor:rest"];
@@ -301,9 +305,9 @@ fn who_finds_the_socket_of_a_killed_server_serves() {
     is_served(&place.take_over());
 }
 
-/// A new process that lost the processor for so long that it was given up finds the end of the old one's
-/// words, in the middle of one that did not fit into the socket any more. It must not take that for the
-/// other's end.
+/// A new process was suspended for so long that the old one gave it up. It then finds the end of
+/// the old one's messages in the middle of one that did not fit into the socket. It must not take
+/// that for the end of the old process.
 #[test]
 fn who_was_given_up_serves_nothing() {
     let place = Place::in_memory();
@@ -327,20 +331,21 @@ fn who_was_given_up_serves_nothing() {
     is_served(&old);
 }
 
-/// Behind the last step it may not be told that it is given up: it would serve what the older one has
-/// taken back. So it is ended.
+/// After the last step, a process that was given up may not learn of it, and would serve
+/// connections that the older one has taken back. So it is ended.
 #[test]
 fn who_was_given_up_behind_the_last_step_is_ended() {
     is_ended_standing_still("successor:commit", "was ended", 0);
 }
 
-/// Names, exclusive requests and upgrades wait for its end.
+/// Names of connections, exclusive requests and upgrades are held up until its end.
 #[test]
 fn who_was_given_up_with_some_of_the_connections_is_ended() {
     is_ended_standing_still("successor:yours", "is ended", 200);
 }
 
-/// A new process stands still at this step, until the old one goes on.
+/// Suspends a new process at this step until the old one goes on, and asserts that the new one is
+/// ended.
 fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     let place = Place::new();
     let old = place.start();
@@ -500,7 +505,7 @@ fn the_way_to_the_kernel_may_be_another() {
     }
 }
 
-/// The duration is in docs/adr/0009-upgrade.md.
+/// Measures the duration that docs/adr/0009-upgrade.md tells.
 #[test]
 fn a_thousand_connections_move_under_load() {
     let place = Place::in_memory();
@@ -663,7 +668,8 @@ fn unix_sockets_are_the_new_ones_and_go_with_it() {
     assert!(!data.exists() && !place.socket().exists());
 }
 
-/// A tenant that has read 206 tokens more than it may be ahead, at 100 tokens a second.
+/// Tests that a tenant stays in deficit: at 100 tokens per second, it has read 206 tokens beyond
+/// its limit of deficit.
 #[test]
 fn a_tenant_in_deficit_stays_there() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -696,7 +702,8 @@ fn a_tenant_in_deficit_stays_there() {
     assert!(waited.as_millis() >= 1_900, "it was let off its deficit: {waited:?}");
 }
 
-/// A new process that is about to serve, and does not come to it: nobody else waits for that.
+/// While a new process waits just before it serves, operators are told to try again, and need not
+/// wait.
 #[test]
 fn operators_are_answered_while_the_new_process_hesitates() {
     let place = Place::in_memory();

@@ -1,6 +1,7 @@
-//! Either process of a take-over is killed at each of its steps while loads of both protocols write and verify
-//! what they read: who owned no connection does no harm, and if the owner was killed clients connect again and
-//! every acknowledged write is there (docs/adr/0009-upgrade.md, docs/adr/0015-moving-controllers.md).
+//! Tests of killing either process of a take-over at each of its steps, while loads of both
+//! protocols write and verify their reads. The kill of a process that owned no connection does no
+//! harm. If the owner was killed, clients connect again, and every acknowledged write is there
+//! (docs/adr/0009-upgrade.md, docs/adr/0015-moving-controllers.md).
 
 use std::process::Child;
 
@@ -9,26 +10,28 @@ use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// Cases that run side by side.
+/// Number of cases that run at the same time.
 const SIDE_BY_SIDE: usize = 5;
 
-/// Loads are held to a rate, so that many cases can run side by side; what is asked for while connections are
-/// paused is in flight when a process is killed.
+/// Options of the loads. Their rates are limited, so that many cases can run at the same time.
+/// Requests that come while connections are paused are in flight when a process is killed.
 const REFLEX: &str = "--namespace 2 --connections 4 --queue-depth 8 --rate 800";
 const NVME: &str = "--connections 3 --queue-depth 8 --rate 800";
 
-/// Requests of each load that may fail when their connection's owner is killed: protocol reflex sends again what
-/// can be; of what an NVMe host had in flight it is not known what became of it, and it says so.
+/// Maximum number of failed requests of each load when the owner of its connections is killed.
+/// Protocol `reflex` repeats what can be repeated. An NVMe host reports that the outcome of its
+/// requests in flight is unknown.
 const UNKNOWN: [u64; 2] = [0, 3 * 8];
 
-/// Connections of both.
+/// Number of connections of both loads.
 const CONNECTIONS: usize = 4 + (1 + 3);
 
-/// Connections that carry requests: all but the host's admin queue.
+/// Number of connections that carry requests: all but the host's admin queue.
 const CARRIERS: usize = 4 + 3;
 
 trait Servers {
-    /// A server of two namespaces, one for each load, that is not started, and stays at a step if the step is one of its own.
+    /// Returns a server of two namespaces, one for each load, not started. It waits at step `at` if
+    /// the step is one of its side, `own`.
     fn launch(&self, own: &str, at: &str) -> Launch;
     /// Starts both loads, and waits until all their connections are open.
     fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>);
@@ -56,7 +59,7 @@ impl Servers for Place {
     }
 }
 
-/// Starts the process that takes over, until one of the two stays at a step.
+/// Starts the process that takes over, and waits until one of the two waits at a step.
 fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
     let new = place.launch("successor", at).with("--upgrade").begin();
     let stays = format!("stays at {at} ");
@@ -64,8 +67,8 @@ fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
     new
 }
 
-/// Ends the loads when one process is left. Asserts that a load that keeps its connections has seen
-/// no error.
+/// Ends the loads when one process is left. If `kept`, asserts that they have had no error and that
+/// no client has connected again. Otherwise, at most [`UNKNOWN`] requests may have failed.
 fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
     wait_until(&format!("all connections after {at}"), PATIENCE, || {
         place.peers().len() == CONNECTIONS
@@ -86,7 +89,8 @@ fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str)
     }
 }
 
-/// The newer process is killed while one of the two is at this step. `kept`: all connections were the older's.
+/// Kills the newer process while one of the two waits at this step. `kept` is `true` if the older
+/// process had all connections.
 fn kill_the_newer(at: &str, kept: bool) {
     let place = Place::in_memory();
     let old = place.launch("predecessor", at).start();
@@ -98,7 +102,8 @@ fn kill_the_newer(at: &str, kept: bool) {
     end(&place, loads, &peers, kept, at);
 }
 
-/// The older process is killed. `kept`: all connections were the newer's.
+/// Kills the older process while one of the two waits at this step. `kept` is `true` if the newer
+/// process had all connections.
 fn kill_the_older(at: &str, kept: bool) {
     let place = Place::in_memory();
     let mut old = place.launch("predecessor", at).start();
