@@ -9,7 +9,7 @@ use loom::sync::Arc;
 use loom::thread;
 use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
 
-/// Each token that is given is taken once, expires once, or is still there.
+/// Checks that each token that is given to a bucket is taken once, expires once, or is still there.
 #[test]
 fn a_bucket_neither_makes_nor_loses_tokens() {
     loom::model(|| {
@@ -50,7 +50,8 @@ fn a_bucket_owes_what_it_was_charged() {
     });
 }
 
-/// Of two workers that finish their rounds at the same time, exactly one empties the bucket.
+/// Checks that of two workers that finish their rounds at the same time exactly one completes the
+/// turn, and empties the bucket.
 #[test]
 fn one_worker_completes_the_rounds() {
     loom::model(|| {
@@ -67,7 +68,8 @@ fn one_worker_completes_the_rounds() {
     });
 }
 
-/// A worker that parks while the other one marks: the turn is completed once, by either.
+/// Checks that the turn is completed once if a worker parks while the other one marks it, by either
+/// of them.
 #[test]
 fn who_parks_during_a_mark_is_not_waited_for() {
     loom::model(|| {
@@ -84,8 +86,8 @@ fn who_parks_during_a_mark_is_not_waited_for() {
     });
 }
 
-/// However many spend at a time, the deficit stays within the limit and one request, and time is
-/// made into tokens once.
+/// Checks that two workers that spend from one balance at the same time overdraw it by at most one
+/// request beyond the limit, and that time is made into tokens once.
 #[test]
 fn a_shared_balance_is_overdrawn_once() {
     loom::model(|| {
@@ -106,8 +108,8 @@ fn a_shared_balance_is_overdrawn_once() {
     });
 }
 
-/// A tenant leaves a pool while another worker settles it: pool and tenant together make every
-/// nanosecond once.
+/// Checks that every nanosecond is made into tokens once, by the pool or by the tenant, when a
+/// tenant leaves the pool while another worker settles it.
 #[test]
 fn an_idle_pool_and_who_leaves_it_make_every_nanosecond_once() {
     loom::model(|| {
@@ -123,8 +125,8 @@ fn an_idle_pool_and_who_leaves_it_make_every_nanosecond_once() {
     });
 }
 
-/// Two workers lend and take back at the same time: no more is owed than may be, and what was lent
-/// is owed or repaid.
+/// Checks that no more is owed than may be when two workers lend and take back at the same time,
+/// and that what was lent is owed or repaid.
 #[test]
 fn a_loan_is_bounded_and_neither_lost_nor_repaid_twice() {
     loom::model(|| {
