@@ -88,7 +88,7 @@ fn counts(network: &str, reads: u64) -> Result<Counts, String> {
     Ok(by_file(&text?, |path| ours(&shell::root(), path)))
 }
 
-/// Returns a file's path in the repository, if it is ours and no load.
+/// Returns a file's path in the repository, if it is a source file of ours and not of the load.
 fn ours(root: &Path, path: &str) -> Option<String> {
     let path = path.strip_prefix(&format!("{}/", root.display())).unwrap_or(path);
     let is_source = path.starts_with("crates/") && path.contains("/src/");

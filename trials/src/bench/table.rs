@@ -4,7 +4,8 @@ use super::load::Figure;
 use super::machine::Machine;
 use super::rows::{Measured, Side};
 
-/// A server that was on its core for a smaller share of the time waited for its client.
+/// Minimum share of the time that a server is on its core. Below it, the server waited for its
+/// client.
 const BUSY_MIN: f64 = 0.85;
 
 /// The largest number of cores kept busy by other programs that does not make a figure doubtful.

@@ -9,8 +9,8 @@ use super::{Context, Verdict};
 /// The time limit of commands in the guest.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Starts a server with one disk, with another one under the same name, and with that one as the
-/// message about it says.
+/// Starts a server with one disk, then with another disk as the same device, which is refused, and
+/// then with the option that the refusal names.
 pub(super) fn swapped(context: &Context) -> Result<Verdict, String> {
     let mut guest = boot(context)?;
     let serves = |guest: &mut Guest, spec: &str| serves_by(guest, &serve(context, spec));

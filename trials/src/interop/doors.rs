@@ -1,11 +1,11 @@
-//! Instructions that a guest executes for a read through each door: the kernel's NVMe/TCP host, its
-//! NBD client, its iSCSI initiator, and `nearflash attach`.
+//! Instructions that a guest executes for a read through each kind of client, called a door: the
+//! kernel's NVMe/TCP host, its NBD client, its iSCSI initiator, and `nearflash attach`.
 //!
 //! All doors are open in one guest at once, and their loads take turns. A plug-in of the emulator
 //! counts the guest's instructions, in the kernel and in programs, so nothing depends on how fast
-//! this machine is. Each load is watched while it runs, so its start and end are left out. What the
-//! guest executes while a load waits is measured on its own and subtracted by time. A block device
-//! that answers at once shows what the load itself costs.
+//! this machine is. Each load is watched while it runs, so its start and end are left out. The
+//! instructions of the guest while a load waits are measured on their own and subtracted by time. A
+//! block device that answers at once shows what the load itself costs.
 
 mod bed;
 mod counter;
@@ -27,13 +27,13 @@ const NEEDS: &[Need] = &[
     Need { program: "iscsiadm", package: "open-iscsi" },
 ];
 
-/// The reads in which the kernel's functions are counted.
+/// Number of reads of the run in which the instructions of the kernel's functions are counted.
 const READS: u32 = 10_000;
 
 /// Number of rounds, in each of which every door has its turn; odd.
 const ROUNDS: usize = 3;
 
-/// Counts, prints the tables, and returns what they say.
+/// Counts the instructions of reads, prints the tables, and returns their summary.
 pub(super) fn instructions(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));

@@ -1,5 +1,5 @@
-//! The engine for fio: it reads, writes, discards and verifies, also while the server is killed and
-//! started again, and what the guide about it says can be typed.
+//! Tests of the engine for fio: it reads, writes, discards and verifies, also while the server is
+//! killed and started again, and the commands of its guide work.
 
 mod compare;
 mod engine;
@@ -66,7 +66,7 @@ pub(crate) fn build(options: &EngineOptions) -> Result<(), String> {
     compare::compare(&nearflash, &output, rounds.max(1))
 }
 
-/// Loads of one run each, as words for fio.
+/// Options of fio for loads that are run once each.
 const LOADS: &[&str] = &[
     "--rw=randread --bs=4k --iodepth=32 --connections=4 --number_ios=5000",
     "--rw=randread --bs=4k --iodepth=1 --spin=1000 --number_ios=500 --numjobs=2",
@@ -74,20 +74,21 @@ const LOADS: &[&str] = &[
     "--rw=randtrim --bs=64k --iodepth=8",
 ];
 
-/// Loads that verify what they have written.
+/// Options of fio for loads that verify what they have written.
 const VERIFIED: &[&str] = &[
     "--rw=randwrite --bsrange=4k-1m --iodepth=16 --connections=2 --fsync=16",
     "--rw=randrw --bsrange=4k-1m --iodepth=16 --iodepth_batch_submit=4",
     "--rw=trimwrite --bs=64k --iodepth=8 --fdatasync=4",
 ];
 
-/// The load that is run while the server is killed: many rounds of writes, each verified.
+/// Options of fio for the load that is run while the server is killed: many rounds of writes, each
+/// verified.
 const KILLED: &str = "--rw=randwrite --bsrange=4k-1m --iodepth=16 --connections=2 --loops=20";
 
 /// The number of kills.
 const KILLS: u32 = 20;
 
-/// Verification that leaves no file behind.
+/// Options of fio for verification that leaves no file behind.
 const VERIFY: &str = "--verify=crc32c --verify_fatal=1 --verify_state_save=0";
 
 /// Fio with the engine.
@@ -97,7 +98,7 @@ struct Fio<'a> {
 }
 
 impl Fio<'_> {
-    /// Returns a run with these words.
+    /// Returns the command of fio with the engine and these options.
     fn command(&self, port: u16, words: &[&str]) -> Command {
         let mut command = Command::new("fio");
         command.arg("--name=trial").current_dir(&self.context.folder);
@@ -208,7 +209,7 @@ fn guide(fio: &Fio) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs fio where only a token lets in, and only to one tenant.
+/// Runs fio against a server that admits only clients with a token, as one tenant.
 fn rights(fio: &Fio) -> Result<(), String> {
     let (folder, port) = (&fio.context.folder, free_port()?);
     let config = folder.join("rights.toml");

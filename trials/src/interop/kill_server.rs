@@ -114,7 +114,7 @@ pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
     in_memory(|folder| bench_on(context, &folder.join("volume")))
 }
 
-/// Runs a test with a folder in memory, which is empty and then goes.
+/// Runs a test with an empty folder in memory, which is removed afterwards.
 pub(super) fn in_memory(
     test: impl FnOnce(&Path) -> Result<Verdict, String>,
 ) -> Result<Verdict, String> {

@@ -18,8 +18,8 @@ pub(super) enum List {
     Short,
     /// Full runs, and in rotation the extra slice of a short run.
     Full,
-    /// None: a run has it only if it gives its whole name. Such a test measures, or needs a kernel
-    /// that is another one every few weeks.
+    /// No run, unless the test's whole name is given. Such a test measures, or needs a kernel that
+    /// changes every few weeks.
     Hand,
 }
 

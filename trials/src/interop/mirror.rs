@@ -23,7 +23,8 @@ const NEEDS: &[Need] = &[
 /// stay locked until the kernel has freed its ring.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes the mirror. Without a system of its own, the guest has nobody who makes links in `/dev`.
+/// A script that makes the mirror. The guest has no service that makes links in `/dev`, so the
+/// mirror is named by its device file.
 const CREATE: &str = "
 set -e
 mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --bitmap=internal --assume-clean \\
@@ -35,14 +36,14 @@ const ROUND: &str = "fio --name=load --filename=/dev/md0 --rw=randwrite --bsrang
      --size=32m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
      --verify=crc32c --verify_fatal=1 --output-format=terse";
 
-/// Puts the returned half back, as soon as its host is connected again.
+/// A script that adds the returned half to the mirror again, once its host is connected.
 const READD: &str = "
 for n in $(seq 600); do [ \"$(cat /sys/class/nvme/nvme1/state)\" = live ] && break; sleep 0.1; done
 mdadm /dev/md0 --remove /dev/nvme1n1
 mdadm /dev/md0 --re-add /dev/nvme1n1
 ";
 
-/// Compares the halves.
+/// A script that checks that the halves are equal, and writes to the mirror.
 const CHECK: &str = "
 set -e
 echo check >/sys/block/md0/md/sync_action
@@ -53,8 +54,8 @@ done
 dd if=/usr/bin/fio of=/dev/md0 bs=64k count=16 oflag=direct conv=fsync status=none
 ";
 
-/// Reads what [`CHECK`] wrote from the half that is left. The kernel may wait for the other one for
-/// some seconds first.
+/// A script that reads what [`CHECK`] wrote from the half that is left. The kernel may first wait
+/// some seconds for the other half.
 const LOOK: &str = "
 set -e
 echo 3 >/proc/sys/vm/drop_caches
@@ -62,7 +63,7 @@ cmp -n 1048576 /usr/bin/fio /dev/md0
 mdadm --stop /dev/md0
 ";
 
-/// A server with one half.
+/// A server with one half of the mirror.
 struct Half {
     program: PathBuf,
     config: PathBuf,
@@ -117,8 +118,8 @@ impl Half {
         self.server = None;
     }
 
-    /// Returns the guest's command that connects it as the guide does. A device may appear later than
-    /// the program waits for it in an emulated machine.
+    /// Returns the guest's command that connects this half as the guide does. A device may appear
+    /// later than the program waits for it in an emulated machine.
     fn connect(&self, number: u32) -> String {
         let Half { program, nqn, port, .. } = self;
         let (program, controller) = (program.display(), format!("/sys/class/nvme/nvme{number}"));
@@ -130,7 +131,7 @@ impl Half {
     }
 }
 
-/// Makes a mirror, kills each of its servers, and looks for what was written.
+/// Makes a mirror, kills each of its servers, and checks that the written data is there.
 pub(super) fn two_servers(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
@@ -175,7 +176,7 @@ fn await_writes(guest: &mut Guest) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the kernel says this of the mirror's halves.
+/// Waits until the kernel reports this state of the mirror's halves.
 fn await_halves(guest: &mut Guest, halves: &str) -> Result<(), String> {
     guest.must(
         &format!(

@@ -1,4 +1,5 @@
-//! A guest whose instructions are counted, with all doors open, and the servers behind them.
+//! A guest whose instructions are counted, with a device through each kind of client, and the
+//! servers behind them.
 
 use std::fs;
 use std::path::Path;
@@ -25,10 +26,12 @@ const BYTES: u64 = 64 << 20;
 /// The time for which a load is watched, once it runs.
 const WATCH: Duration = Duration::from_secs(8);
 
-/// The reads that a load has made before it is watched: it begins with much that is no read.
+/// Number of reads that a load makes before it is watched, since its start executes much besides
+/// reads.
 const BEGUN: u64 = 500;
 
-/// Number of looks at a guest without a load, of which the median is what a look costs.
+/// Number of readings of the counts of a guest without a load. The median difference is the cost of
+/// one reading.
 const LOOKS: usize = 5;
 
 /// Makes a device on which a read takes a second.
@@ -45,27 +48,27 @@ echo 1 >power
 for n in $(seq 400); do [ -b /dev/nullb1 ] && exit 0; sleep 0.05; done; exit 1
 ";
 
-/// A guest with every door open.
+/// A guest with a device through each kind of client, and the servers behind them.
 pub(super) struct Bed {
     guest: Guest,
     counter: Counter,
     names: Names,
     /// The instructions of a second in which a load waits: of programs, of the kernel.
     idle: [f64; 2],
-    /// The instructions of a look at the guest.
+    /// The instructions of one reading of the counts: of programs, of the kernel.
     cost_of_look: [f64; 2],
     _server: Server,
     _target: Target,
 }
 
-/// The state of a guest at one moment.
+/// The counts of a guest at one moment.
 struct Look {
     counts: [u64; 2],
     reads: u64,
     at: Instant,
 }
 
-/// The instructions and the reads of a time.
+/// The instructions and the reads of a period.
 struct Watched {
     counts: [f64; 2],
     reads: u64,
@@ -104,13 +107,14 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Returns what the guest executes in a second, whatever it does.
+    /// Returns the instructions of a second in which a load waits.
     pub(super) fn idle(&self) -> Cost {
         let [programs, kernel] = self.idle;
         Cost { programs, kernel }
     }
 
-    /// Measures what a look costs, and a second in which a load waits.
+    /// Measures the instructions of one reading of the counts, and of a second in which a load
+    /// waits.
     fn rest(&mut self) -> Result<(), String> {
         self.guest.must(SLOW, SOON)?;
         let mut looks = Vec::new();
@@ -127,7 +131,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Returns the instructions of one read, while a load runs.
+    /// Returns the instructions of one read while a load runs, without those that an idle guest
+    /// executes meanwhile.
     pub(super) fn measure(&mut self, door: Door, depth: u32) -> Result<Cost, String> {
         let watched = self.watch(door.device(), depth, BEGUN)?;
         let [programs, kernel] = [0, 1].map(|mode| {
@@ -162,7 +167,7 @@ impl Bed {
         Ok(Watched { counts, reads: last.reads - first.reads, seconds })
     }
 
-    /// Returns what has been executed and read so far.
+    /// Returns the numbers of instructions and of reads so far.
     fn look(&mut self, device: &str) -> Result<Look, String> {
         let text = self.guest.must(&reads(device), SOON)?;
         let counts = self.counter.read()?;
@@ -170,7 +175,8 @@ impl Bed {
         Ok(Look { counts, reads, at: Instant::now() })
     }
 
-    /// Returns the functions of the kernel that execute most for a read, start and end included.
+    /// Returns the kernel's functions that execute most, with their instructions per read. The
+    /// load's start and end are included.
     pub(super) fn ways(
         &mut self,
         door: Door,
@@ -185,7 +191,7 @@ impl Bed {
         Ok(busiest.map(|(name, count)| (name, count as f64 / f64::from(reads))).collect())
     }
 
-    /// Closes the doors, and returns the kernel's release.
+    /// Ends the guest, and returns the release of its kernel.
     pub(super) fn end(mut self) -> Result<String, String> {
         let release = self.guest.must("uname -r", SOON)?;
         self.guest.cut();
@@ -210,7 +216,8 @@ fn serve(context: &Context, ports: [u16; 4]) -> Result<Server, String> {
     Server::start(&mut command)
 }
 
-/// Opens every door. No device has a scheduler, since kernels differ in which they choose.
+/// Connects each kind of client to its server. No device has an I/O scheduler, since kernels differ
+/// in which they choose.
 fn open(guest: &mut Guest, ports: &[u16; 4], attach: &str) -> Result<(), String> {
     let [reflex, nvme, nbd, iscsi] = ports;
     guest.must(
@@ -250,7 +257,7 @@ fn open(guest: &mut Guest, ports: &[u16; 4], attach: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the command that says how often a device was read.
+/// Returns the command that prints how often a device was read.
 fn reads(device: &str) -> String {
     format!("awk '{{ print $1 }}' /sys/block/{device}/stat")
 }
@@ -289,7 +296,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Tells the daemon, which may have just been started.
+    /// Sends a command to the daemon, and tries again while the daemon starts.
     fn tell(&self, words: &[&str]) -> Result<(), String> {
         let started = Instant::now();
         loop {

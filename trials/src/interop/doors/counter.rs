@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::interop::apt;
 
-/// The first address of the kernel's text that is counted by place.
+/// The first address of the kernel's code whose instructions are counted by place.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 
-/// The bytes of one place of the kernel's text.
+/// The size in bytes of a place, which is a piece of the kernel's code that is counted on its own.
 const GRAIN: u64 = 16;
 
-/// The most bytes from a function's name to its end, if no other name follows.
+/// The size in bytes that a function is taken to have at most, if no other function follows it.
 const FUNCTION_MAX: u64 = 16 << 10;
 
 /// The counts of a running guest.
@@ -22,7 +22,7 @@ pub(super) struct Counter {
     counts: PathBuf,
 }
 
-/// The counts of each place of the kernel's text at one moment.
+/// The counts of each place of the kernel's code at one moment.
 pub(super) struct Snapshot(Vec<(u64, Vec<u64>)>);
 
 /// The names of the kernel's functions by address.
@@ -51,7 +51,7 @@ impl Counter {
         Ok([programs, kernel])
     }
 
-    /// Returns the counts of the places where the names are.
+    /// Returns the counts of the places that these functions fill.
     pub(super) fn snapshot(&self, names: &Names) -> Result<Snapshot, String> {
         let spans = names.spans().into_iter();
         let read = spans.map(|(from, to)| {

@@ -1,6 +1,7 @@
-//! The doors that are compared.
+//! The kinds of clients that are compared.
 
-/// A way to a volume, or to nothing.
+/// A kind of client through which a guest's reads reach a volume, or a device without a server for
+/// comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
     /// A device of the guest that answers at once.
@@ -8,7 +9,7 @@ pub(super) enum Door {
     Nvme,
     Nbd,
     Iscsi,
-    /// `nearflash attach` as it is unless told.
+    /// `nearflash attach` with its default options.
     Attach,
     /// `nearflash attach` that sleeps when there is nothing to do.
     AttachSleeping,
@@ -18,7 +19,7 @@ impl Door {
     pub(super) const ALL: [Door; 6] =
         [Door::Nothing, Door::Nvme, Door::Nbd, Door::Iscsi, Door::Attach, Door::AttachSleeping];
 
-    /// Returns the name of its block device.
+    /// Returns the name of the door's block device in the guest.
     pub(super) fn device(self) -> &'static str {
         match self {
             Door::Nothing => "nullb0",

@@ -42,7 +42,7 @@ impl Report {
         self.ways.push((depth, ways));
     }
 
-    /// Returns the round that is the median by its total.
+    /// Returns the cost in the median round, by the total of instructions.
     fn median(&self, door: Door, depth: u32) -> Cost {
         let of_row = self.rows.iter().filter(|row| row.0 == door && row.1 == depth);
         let mut costs: Vec<Cost> = of_row.map(|row| row.2).collect();
@@ -50,7 +50,8 @@ impl Report {
         costs.get(costs.len() / 2).copied().unwrap_or(Cost { programs: 0.0, kernel: 0.0 })
     }
 
-    /// Returns the cost beyond that of the load, over the same of another door.
+    /// Returns the cost of a read through one door over that through another, both without the cost
+    /// of the load.
     fn beyond(&self, door: Door, other: Door, depth: u32) -> f64 {
         let load = self.median(Door::Nothing, depth).total();
         let [own, other] = [door, other].map(|door| self.median(door, depth).total() - load);

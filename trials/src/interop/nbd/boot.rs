@@ -22,7 +22,8 @@ const BOOT_BYTES: u64 = 32 << 20;
 /// The time limit of commands in the guest.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Counts up in a file behind the boot loader's file system, durable number by number, for ever.
+/// A script that writes ascending numbers behind the boot loader's file system for ever, each
+/// durable before the next.
 const COUNT: &str = "
 n=0
 while :; do

@@ -13,8 +13,9 @@ const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
 
-/// Checksums over the whole device in requests of up to 8 MiB, which are more than a command of
-/// the server's device. Then a partition table, which the kernel reads again from the server.
+/// A script that verifies checksums over the whole device in requests of up to 8 MiB, which are
+/// larger than a command of the server's device. Then it makes a partition table, which the kernel
+/// reads again from the server.
 const BARE: &str = "
 set -e
 echo 32768 >/sys/block/nbd0/queue/max_sectors_kb
@@ -31,7 +32,7 @@ for n in $(seq 200); do [ -b /dev/nbd0p1 ] && break; sleep 0.05; done
 [ $(cat /sys/block/nbd0/nbd0p1/size) -eq 40960 ]
 ";
 
-/// Makes a file system, works on it, and checks it.
+/// A script that makes a file system, works on it, and checks it.
 const WORK: &str = "
 set -e
 modprobe ext4
@@ -53,7 +54,7 @@ umount /mnt/volume
 fsck.ext4 -f -n /dev/nbd0p1
 ";
 
-/// Finds what [`WORK`] left behind, read only.
+/// A script that checks what [`WORK`] left behind, read only.
 const LOOK: &str = "
 set -e
 for n in $(seq 200); do [ -b /dev/nbd0p1 ] && break; sleep 0.05; done
@@ -64,7 +65,7 @@ cmp /usr/bin/fio /mnt/volume/program
 umount /mnt/volume
 ";
 
-/// Attaches an export with this many connections.
+/// Returns the script that attaches an export with this many connections.
 fn attach(exports: &Exports, connections: u32) -> String {
     format!(
         "nbd-client {HOST} {} /dev/nbd0 -N first -C {connections} || exit 1\n\
@@ -75,7 +76,7 @@ fn attach(exports: &Exports, connections: u32) -> String {
     )
 }
 
-/// Detaches the device, and waits until the kernel has let go of it.
+/// A script that detaches the device, and waits until the kernel has let go of it.
 const DETACH: &str = "
 nbd-client -d /dev/nbd0 || exit 1
 for n in $(seq 200); do [ -e /sys/block/nbd0/pid ] || exit 0; sleep 0.05; done; exit 1

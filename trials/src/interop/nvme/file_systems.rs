@@ -5,7 +5,7 @@ use super::super::{Context, Verdict};
 use super::{LATER, Pair, provide};
 use xtask::needs::Need;
 
-/// The commands that make, check and repair-check one kind of file system.
+/// The commands that make and check one kind of file system, and the programs that its test needs.
 struct Kind {
     name: &'static str,
     make: &'static str,

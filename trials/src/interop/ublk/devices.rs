@@ -11,7 +11,8 @@ const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
 
-/// Copies, and checksums in requests of up to 8 MiB, which the kernel cuts; then discards and zeroes.
+/// A script that copies data, verifies checksums in requests of up to 8 MiB, which the kernel cuts,
+/// and then discards and zeroes.
 const DATA: &str = "
 set -e
 dd if=/usr/bin/fio of=/dev/ublkb0 bs=64k count=16 oflag=direct conv=fsync 2>/dev/null
@@ -42,11 +43,12 @@ pub(in super::super) fn attach(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{}: copies, checksums, discards, zeroes", release.trim())))
 }
 
-/// Runs a program as a user other than root, who may read the folder of the program all the same.
+/// The command that runs a program as a user other than root, who can still read the program's
+/// folder.
 const SOMEBODY: &str =
     "setpriv --reuid 65534 --inh-caps=+dac_read_search --ambient-caps=+dac_read_search";
 
-/// Makes a partition and a file system, works on it, and checks it.
+/// A script that makes a partition and a file system, works on it, and checks it.
 const WORK: &str = "
 set -e
 echo 'start=2048, size=81920, type=83' | sfdisk -q /dev/ublkb0
@@ -63,7 +65,8 @@ sync
 fstrim -v /mnt/volume
 ";
 
-/// Finds what [`WORK`] left behind. The kernel has read the partition table when the device is there.
+/// A script that checks what [`WORK`] left behind. The kernel has read the partition table when the
+/// device is there.
 const LOOK: &str = "
 set -e
 [ $(cat /sys/block/ublkb0/ublkb0p1/size) -eq 81920 ]
@@ -74,7 +77,8 @@ cmp /usr/bin/fio /mnt/volume/program
 umount /mnt/volume
 ";
 
-/// Runs a file system on a partition, detaches and attaches again, and asks for what is refused.
+/// Runs a file system on a partition, detaches and attaches again, and runs commands that must be
+/// refused.
 pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(NEEDS) {
         return Ok(skipped);
@@ -110,8 +114,8 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
 /// The most wake-ups of an idle device's process in [`IDLE`], one a minute, and its most KiB of memory.
 const IDLE_MAX: [u64; 2] = [1, 8 * 1024];
 
-/// Prints how often the threads of the process have slept and been woken in 90 s, and in KiB its
-/// memory and the parts of that which are its own and the program's file.
+/// A script that prints how often the threads of the process have slept and been woken in 90 s, and
+/// in KiB its memory, the part that is its own, and the part that is the program's file.
 const IDLE: &str = "
 set -e
 pid=$(pidof nearflash)
@@ -122,7 +126,8 @@ sleep 90
 echo $(($(count) - before)) $(awk '/^(VmRSS|RssAnon|RssFile)/ { print $2 }' /proc/$pid/status)
 ";
 
-/// Attaches a volume that nobody uses.
+/// Attaches a volume that nobody uses, and checks that its process is hardly woken and takes little
+/// memory.
 pub(in super::super) fn idle(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

@@ -14,7 +14,7 @@ const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsr
      --size=32m --io_size=8m --rate=4m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
      --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/fio";
 
-/// Prints the number of the process that serves the device.
+/// The command that prints the identifier of the process that serves the device.
 const PROCESS: &str = r#"sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflash-attach/0.json"#;
 
 /// Kills the server under load and starts it again with the same file.

@@ -15,7 +15,7 @@ const NEEDS: &[Need] = &[
     Need { program: "resize2fs", package: "e2fsprogs" },
 ];
 
-/// Makes a file system that fills the device, and keeps it mounted.
+/// A script that makes a file system on the whole device, and keeps it mounted.
 const WORK: &str = "
 set -e
 modprobe ext4
@@ -25,7 +25,7 @@ mount /dev/ublkb0 /mnt/volume
 cp /usr/bin/fio /mnt/volume/program
 ";
 
-/// Lets the file system grow with its device, and fills what it has gained.
+/// A script that grows the file system to the size of its device, and fills the added space.
 const GROW: &str = "
 set -e
 [ $(blockdev --getsize64 /dev/ublkb0) -eq 100663296 ]
@@ -35,14 +35,14 @@ fio --name=files --directory=/mnt/volume --size=56m --rw=write --bs=64k --end_fs
 cmp /usr/bin/fio /mnt/volume/program
 ";
 
-/// Kills the process that serves the device.
+/// A script that kills the process that serves the device.
 const KILL: &str = r#"
 process=$(sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflash-attach/0.json)
 kill -KILL $process || exit 1
 for n in $(seq 1000); do [ -e /proc/$process ] || exit 0; sleep 0.05; done; exit 1
 "#;
 
-/// Checks the file system, which must be as large as before the kill.
+/// A script that checks that the device is as large as before the kill, and checks the file system.
 const LOOK: &str = "
 set -e
 [ $(blockdev --getsize64 /dev/ublkb0) -eq 100663296 ]
