@@ -84,7 +84,8 @@ fn steps() -> impl Iterator<Item = &'static Step> {
     steps::STEPS.iter().chain(end_to_end::STEPS)
 }
 
-/// Returns whether the step belongs to the run. A step that is asked for by name belongs to every run.
+/// Returns `true` if the step belongs to the run. A step that is asked for by name belongs to every
+/// run.
 fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     match (&options.only, step.list) {
         (Some(word), _) if steps().any(|step| step.name == word) => step.name == word,
@@ -214,7 +215,8 @@ impl Tally {
         }
     }
 
-    /// Returns the last line of the output, and whether all checks succeeded.
+    /// Prints the counts as the last line of the output. If a check failed or none ran, ends the
+    /// process with exit code 1.
     fn verdict(&self) -> Result<(), String> {
         use std::io::Write;
         let failed = self.failed > 0 || self.passed == 0;

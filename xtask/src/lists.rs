@@ -32,7 +32,7 @@ pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
     Ok(found.into_iter().filter(|one| one.list == list).map(|one| one.name.to_owned()).collect())
 }
 
-/// Returns the names of the ignored tests that are in no list.
+/// Reports ignored tests that are in no list, a line each.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let stray = ignored(tree)
         .into_iter()

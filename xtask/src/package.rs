@@ -60,7 +60,7 @@ const FILES: &[(&str, &str, u32)] = &[
 /// The documents and their destination: beside the README, so that its links work.
 const DOCUMENTS: (&str, &str) = ("docs", "usr/share/doc/nearflash/docs");
 
-/// The folder in which each shell searches for completions.
+/// The file from which each shell loads the program's completions.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/nearflash"),
     ("zsh", "usr/share/zsh/vendor-completions/_nearflash"),
@@ -271,7 +271,7 @@ mod tests {
 
     const UNIT: &str = "packaging/systemd/nearflash.service";
 
-    /// The version whose opinion the document tells: others look at more, or at other things.
+    /// The version of systemd whose rating the document quotes. Other versions rate other settings.
     const VERSION: &str = "252";
 
     #[test]

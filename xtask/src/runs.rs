@@ -64,7 +64,7 @@ pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Optio
     Some(words.split(' ').map(str::to_owned).collect())
 }
 
-/// The programs with fuzz targets: pairs of package and integration test.
+/// Returns the test programs with fuzz targets, as pairs of package and integration test.
 pub(crate) fn fuzz_targets(manifest: &Manifest) -> Vec<(&str, &str)> {
     manifest.targets("test").into_iter().filter(|target| FUZZED.contains(target)).collect()
 }

@@ -23,7 +23,7 @@ pub fn root() -> PathBuf {
     here.parent().expect("the chores live one level below the root").to_path_buf()
 }
 
-/// Returns the path of the cargo that runs this chore.
+/// Returns the command that runs cargo with these arguments at the root of the repository.
 pub fn cargo(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -112,14 +112,14 @@ pub fn show(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
 }
 
-/// Returns whether a program of this name is on the path.
+/// Returns `true` if a program of this name is on the path, or among the programs for root.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
     std::env::split_paths(&path).chain(places).any(|folder| folder.join(name).is_file())
 }
 
-/// Returns whether we are root.
+/// Returns `true` if this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

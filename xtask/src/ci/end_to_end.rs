@@ -36,7 +36,7 @@ pub(super) const BROWSER: &[Need] = &[
     Need { program: "fc-list", package: "fontconfig" },
 ];
 
-/// The tool by which C programs find the library.
+/// The tool through which builds of C programs find the library.
 const PACKAGER: &[Need] = &[Need { program: "pkg-config", package: "pkgconf" }];
 
 /// The time limit of all tests on both kernels, on a busy machine.
@@ -64,7 +64,7 @@ pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// Runs the tests of the list `browser` that are not in short runs.
+/// Returns the names of the tests of the list `browser` that are not in short runs.
 pub(super) fn other_browser_tests() -> Result<Vec<String>, String> {
     let mut names = crate::lists::names("browser")?;
     names.retain(|name| name != DASHBOARD_SHORT);
@@ -77,7 +77,8 @@ fn interop(run: &Run) -> Result<Outcome, String> {
     interop_of(if run.is_full { &[] } else { &["--quick"] })
 }
 
-/// Runs `cargo xtask interop` with these additional arguments, on the existing program.
+/// Runs `cargo xtask interop` with these additional arguments, on the program that is built
+/// already.
 pub(super) fn interop_of(words: &[&str]) -> Result<Outcome, String> {
     let programs = built()?;
     let mut command = Command::new(programs.path("trials")?);
@@ -104,7 +105,8 @@ fn is_summary(line: &str) -> bool {
     line.starts_with("--- ") || line.starts_with("    passed in ")
 }
 
-/// Checks that packages of the existing program can be made, and that their contents run.
+/// Checks that packages of the program that is built already can be made, and that their contents
+/// run.
 fn contents(_: &Run) -> Result<Outcome, String> {
     package::check_contents(built()?.path("nearflash")?).map(|()| Outcome::Passed)
 }

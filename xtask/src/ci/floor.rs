@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The file, from the root.
+/// The path of the floor's file, from the root of the repository.
 pub(super) const FILE: &str = "xtask/floor.toml";
 
 /// The least number of tests by step.
@@ -37,7 +37,7 @@ impl Floor {
         None
     }
 
-    /// Returns the steps whose floor is lower than before.
+    /// Returns the steps whose floor is lower than before, a message each.
     fn falls_from(&self, before: &Floor) -> Vec<String> {
         let fallen = before.0.iter().filter_map(|(step, was)| {
             let is = self.0.get(step).copied().unwrap_or(0);

@@ -16,7 +16,7 @@ use super::step::Counts;
 /// The time limit of building everything, on two shared cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(2700);
 
-/// The time limit of a test program there.
+/// The time limit of one test program, on two shared cores.
 const TEST_LIMIT: Duration = Duration::from_secs(1500);
 
 /// Seconds from which on a test program is named with its time.
@@ -62,7 +62,7 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the programs at the first use.
+/// Returns the workspace's programs, which the first call builds.
 pub(super) fn built() -> Result<&'static Programs, String> {
     static BUILT: OnceLock<Result<Programs, String>> = OnceLock::new();
     BUILT.get_or_init(build).as_ref().map_err(Clone::clone)

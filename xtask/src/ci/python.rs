@@ -12,7 +12,7 @@ use xtask::shell;
 use super::programs::built;
 use super::step::{Counts, Outcome, Run};
 
-/// The interpreter.
+/// The Python interpreter, with the means to create environments.
 pub(super) const PYTHON: &[Need] = &[Need { program: "python3", package: "python3-venv" }];
 
 /// The time limit of any command here, on a busy machine.
@@ -137,7 +137,7 @@ impl Tools {
         succeed(&mut stubs)
     }
 
-    /// Packs the sources, builds a wheel from them alone, and installs it. Returns the folder.
+    /// Packs the sources, builds a wheel from them alone, and installs it in the returned folder.
     fn install_wheel(&self) -> Result<PathBuf, String> {
         let (packed, sources, installed) = (place("packed"), place("sources"), place("installed"));
         for folder in [&packed, &sources, &installed] {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use xtask::shell;
 
-/// The file, from the root.
+/// The path of the list, from the root of the repository.
 const FILE: &str = "xtask/skips.toml";
 
 /// The skips that do not fail a run.
@@ -40,7 +40,7 @@ impl Skips {
         }
     }
 
-    /// Returns whether the skip in a line is allowed.
+    /// Returns `true` if the list allows the skip in a line.
     pub(super) fn allow(&self, line: &str) -> bool {
         self.allowed.iter().any(|one| line.contains(&one.skip))
     }

@@ -15,7 +15,7 @@ use super::programs::built;
 use super::step::{Outcome, Run};
 use super::steps;
 
-/// Simulated worlds of a slice.
+/// Number of simulated worlds in a slice.
 const WORLDS: u64 = 200;
 
 /// A part of a full run.

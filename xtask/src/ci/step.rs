@@ -22,7 +22,7 @@ pub(super) enum List {
     Full,
 }
 
-/// The parallelism of a step with others.
+/// The other steps beside which a step may run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// The step runs with no other step beside it.
@@ -40,7 +40,7 @@ pub(super) struct Step {
     pub(super) name: &'static str,
     /// The kinds of runs that include the step.
     pub(super) list: List,
-    /// The parallelism with other steps.
+    /// The other steps beside which the step may run.
     pub(super) lane: Lane,
     /// Programs beyond Rust that the step needs: installed if possible; otherwise the step is
     /// skipped.

@@ -125,7 +125,7 @@ fn doc_tests(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
 }
 
-/// The ignored tests of the list `full`.
+/// Runs the ignored tests of the list `full`.
 fn slow_tests(_: &Run) -> Result<Outcome, String> {
     let names = lists::names("full")?;
     let mut words: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::files::{checked, say};
 use xtask::shell;
 
-/// The file, and the directory of the repository that is copied as directories of the container's user.
+/// The container file, by its path in the repository.
 const FILE: &str = "packaging/Containerfile";
 
 /// The directories that the container's user may write to.
@@ -121,7 +121,7 @@ impl Recipe {
         Some(())
     }
 
-    /// Creates everything in a new, empty root.
+    /// Creates the container's files and directories in a new, empty root.
     fn lay_out(&self, root: &Path) -> Result<(), String> {
         fs::create_dir(root).map_err(|e| say(root, e))?;
         open_to_all(root)?;
@@ -136,7 +136,7 @@ impl Recipe {
         fs::create_dir_all(&directory).map_err(|e| say(&directory, e))
     }
 
-    /// Returns the arguments of the container's program.
+    /// Returns a command of the container: its entry point with these arguments.
     fn program(&self, words: &[&str]) -> Vec<String> {
         self.entry.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect()
     }

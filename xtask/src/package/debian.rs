@@ -21,7 +21,7 @@ const ASIDE: &str = "mount -t tmpfs -o mode=755 none \"$1\" && cd \"$1\" && mkdi
                      mount -t overlay -o lowerdir=/,upperdir=up,workdir=work none root && \
                      cp -r \"$2\" root/packages && exec chroot root sh -euc \"$3\"";
 
-/// The file name of a package, and the control files beside it.
+/// The name and the version of a package, and its control files.
 pub(super) struct Control<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,

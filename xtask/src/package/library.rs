@@ -22,7 +22,7 @@ const HOME: &str = "crates/capi";
 /// The name by which programs load the library.
 const SONAME: &str = "libnearflash.so.0";
 
-/// The packages.
+/// The names of the packages: for programs that use the library, and for compiling them.
 pub(super) const RUNTIME: &str = "libnearflash0";
 pub(super) const DEVELOPMENT: &str = "libnearflash-dev";
 
@@ -32,7 +32,7 @@ const EXAMPLES: [&str; 3] = ["blocking.c", "queue.c", "volume.cpp"];
 /// The system libraries that the library is linked with, as `nearflash.pc` says.
 const PRIVATE: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
 
-/// The trial of the packages on a machine.
+/// The script that tries the packages on a machine.
 const TRIAL: &str = include_str!("debian/library.sh");
 
 /// Returns the folder of libraries, which has a subfolder for each architecture.
@@ -195,8 +195,8 @@ pub(super) fn check(out: &Path, packages: &[PathBuf]) -> Result<(), String> {
     compile_and_run(&installed, &["--static"], "-l:libnearflash.a")
 }
 
-/// Compiles an example with the words of the package's description, in which `library` takes the place
-/// of the shared one, and runs it.
+/// Compiles an example with the options that pkg-config prints, in which `library` replaces the
+/// shared library, and runs it.
 fn compile_and_run(installed: &Path, how: &[&str], library: &str) -> Result<(), String> {
     let folder = installed.join(libraries());
     let mut ask = Command::new("pkg-config");

@@ -72,7 +72,8 @@ fn arrows(modules: &BTreeMap<Path, Module>) -> BTreeMap<String, BTreeSet<String>
     arrows
 }
 
-/// Follows imports to the file that defines a path, for so many steps.
+/// Follows imports to the file that defines a path, in at most `steps` steps. Returns `None` if no
+/// module of the crate leads to it.
 fn definition(modules: &BTreeMap<Path, Module>, path: &[String], steps: usize) -> Option<String> {
     let length = (0..=path.len()).rev().find(|&length| modules.contains_key(&path[..length]))?;
     let module = &modules[&path[..length]];

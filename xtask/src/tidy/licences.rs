@@ -78,7 +78,8 @@ pub(super) fn is_allowed(expression: &str) -> bool {
     rest.is_empty() && allowed == Some(true)
 }
 
-/// `all (OR all)*`
+/// Parses `all (OR all)*`. Returns `true` if one of the alternatives is allowed; `None` if the
+/// words do not parse.
 fn either(words: &mut &[&str]) -> Option<bool> {
     let mut allowed = all(words)?;
     while words.first() == Some(&"OR") {
@@ -88,7 +89,8 @@ fn either(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// `one (AND one)*`
+/// Parses `one (AND one)*`. Returns `true` if all parts are allowed; `None` if the words do not
+/// parse.
 fn all(words: &mut &[&str]) -> Option<bool> {
     let mut allowed = one(words)?;
     while words.first() == Some(&"AND") {
@@ -98,7 +100,8 @@ fn all(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// Parses a licence, with its exception if it has one, or an expression in brackets.
+/// Parses a licence, with its exception if it has one, or an expression in brackets. Returns `true`
+/// if it is allowed; `None` if the words do not parse.
 fn one(words: &mut &[&str]) -> Option<bool> {
     let (first, rest) = words.split_first()?;
     *words = rest;

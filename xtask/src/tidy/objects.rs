@@ -13,16 +13,16 @@ use super::lengths::{is_test, lines_of};
 use super::ratchet::{Measures, Rule};
 use super::tree::{File, Tree};
 
-/// Lines of all inherent `impl` blocks of a type.
+/// Maximum number of lines of all inherent `impl` blocks of a type.
 const IMPL_LINES_MAX: u64 = 600;
 
-/// Files that have an inherent `impl` of a type.
+/// Maximum number of files that have an inherent `impl` of a type.
 const IMPL_FILES_MAX: u64 = 3;
 
-/// Fields of a struct.
+/// Maximum number of fields of a struct.
 const FIELDS_MAX: u64 = 16;
 
-/// Fields of a struct that are `bool`.
+/// Maximum number of fields of a struct that are `bool`.
 const BOOLS_MAX: u64 = 3;
 
 /// A type: its package and its name.

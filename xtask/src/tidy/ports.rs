@@ -5,13 +5,13 @@ use syn::visit::Visit;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Methods of a port.
+/// Maximum number of methods of a port.
 const METHODS_MAX: u64 = 8;
 
 /// Macros that a default body must not have: an implementer that forgets the method would panic.
 const PANICS: [&str; 4] = ["panic", "unreachable", "unimplemented", "todo"];
 
-/// Measures the traits of the seam.
+/// Measures the ports by their number of methods.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     each_trait(tree, |path, port| {

@@ -29,7 +29,7 @@ const BODY: &str = "the JSON of the admin API";
 /// The reason of a type in the data path, which knows neither names nor files.
 const RESOLVED: &str = "numbers in place of names, for workers and sessions";
 
-/// A message of a protocol.
+/// The reason of a message of a protocol.
 const WIRE: &str = "what a client is told of a namespace";
 
 /// The reason of an unrelated type with a similar name.
