@@ -108,8 +108,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Defines commands, each by its arguments and the type that runs it: either subcommands or more
-/// arguments.
+/// Defines commands, by their arguments and type that runs them: subcommands or more arguments.
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident, $args:ident, $how:ident $command:ty;)*) => {$(
         $(#[$doc])*

@@ -16,8 +16,7 @@ struct Interrupt {
     cpus: Cpus,
 }
 
-/// Checks the interrupts of a device. `folder` is its folder in `/sys`. Returns `None` if none of
-/// them belongs to requests.
+/// Checks the interrupts of the device with a `folder` in `/sys`. `None` if none is for requests.
 pub(super) fn of(
     machine: &Machine,
     name: &str,
@@ -96,9 +95,8 @@ mod tests {
 
     const CARD: &str = "sys/class/net/eth0";
 
-    /// Returns the grade and the text of the finding about a card with two queues and a rare
-    /// interrupt. `first` and `second` are the processors of the queues' interrupts, `workers`
-    /// those of a server's worker.
+    /// Returns the finding's grade and text for a card with two queues and a rare interrupt:
+    /// `first` and `second` are the processors of the queues' interrupts, `workers` the workers'.
     fn found(first: &str, second: &str, workers: &str) -> Option<(Grade, String)> {
         let mut files = vec![
             ("sys/class/net/eth0/device/msi_irqs/40", "msix"),

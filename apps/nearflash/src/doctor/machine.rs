@@ -45,8 +45,7 @@ impl Machine {
         self.read(file)?.split_whitespace().last()?.parse().ok()
     }
 
-    /// Returns the chosen word of a file that lists choices: the one in brackets, as in
-    /// `mq-deadline [none]`.
+    /// Returns the chosen word of a file that lists choices: as `none` in `mq-deadline [none]`.
     pub(crate) fn chosen(&self, file: &str) -> Option<String> {
         let text = self.read(file)?;
         let (_, behind) = text.split_once('[')?;

@@ -3,8 +3,7 @@
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Checks the machine's policy for PCIe links, and for each NVMe controller its power states and
-/// its link.
+/// Checks the PCIe link policy, and for each NVMe controller its power states and its link.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(machine));

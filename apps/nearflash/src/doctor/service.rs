@@ -82,8 +82,7 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
     }
 }
 
-/// Returns the limits that a server would have: those of the systemd unit or, without a unit, those
-/// of this process.
+/// Returns the limits that a server would have: those of its systemd unit or of this process.
 fn next_server(machine: &Machine) -> Option<ProcessLimits> {
     of_unit(machine).or_else(|| {
         let own = machine.read("proc/self/limits")?;

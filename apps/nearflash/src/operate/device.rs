@@ -16,8 +16,7 @@ use super::table::{Side, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;
 
-/// The pause between two queries of a recalibration's progress, and the maximum time to wait for
-/// its end.
+/// Pause between queries of a recalibration's progress, and the maximum time to wait for its end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 

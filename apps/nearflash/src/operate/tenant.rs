@@ -151,8 +151,7 @@ enum Cap {
 }
 
 impl Portion {
-    /// Returns the share, with options that are not given taken from `before`; `None` if none is
-    /// given.
+    /// Returns the share, with options not given taken from `before`; `None` if none is given.
     fn over(&self, before: &Share) -> Option<Share> {
         (self.weight.is_some() || self.cap.is_some()).then(|| Share {
             weight: self.weight.unwrap_or(before.weight),

@@ -66,8 +66,7 @@ fn micros(us: f64) -> Figure {
     Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
 }
 
-/// Returns a figure `≤ TIME` for the upper edge of a bucket in microseconds, or a dash without
-/// samples.
+/// Returns `≤ TIME` for the upper edge of a bucket in microseconds, or a dash without samples.
 fn at_most(us: Option<f64>) -> Figure {
     us.map_or_else(none, |us| {
         let figure = micros(us);

@@ -19,8 +19,7 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// Maximum length of a histogram's bar in characters.
 const BAR: usize = 24;
 
-/// Width in characters of the column before the bars of the histograms, with the upper edge of each
-/// row's latencies.
+/// Width of the column before the histograms' bars, with the upper edge of each row's latencies.
 const EDGE: usize = 11;
 
 /// The keys and their effects.
@@ -177,8 +176,7 @@ fn keys(keys: &[(&str, &str)]) -> Line<'static> {
     Line::from(each.collect::<Vec<_>>())
 }
 
-/// Draws the table. Returns a line with the numbers of columns that are hidden to the left and to
-/// the right.
+/// Draws the table. Returns a line with the numbers of columns hidden to the left and the right.
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'static> {
     let (rows, order) = (state.rows(), state.order());
     if rows.rows.is_empty() {
@@ -235,9 +233,8 @@ fn width(rows: &Rows, n: usize) -> usize {
     if rows.columns[n].is_number { width } else { width.min(32) }
 }
 
-/// Returns the columns that fit: the first, the one sorted by, and as many others as there is room
-/// for, without the first `scrolled` of these. Columns are never cut, since a figure without its
-/// first digits would mislead.
+/// Returns the columns that fit whole: the first, the one sorted by, and as many of the others as
+/// there is room for, without the first `scrolled`. Figures without first digits would mislead.
 fn fitting(rows: &Rows, sorted: usize, room: usize, scrolled: usize) -> Vec<usize> {
     let gap = 2;
     let needed = |n: usize| width(rows, n) + gap;

@@ -1,5 +1,4 @@
-//! Views of one device, with its tokens and the tenants that spend them, and of one worker, with
-//! the division of its time.
+//! Views of a device, with its tokens and their spenders, and of a worker, with its time's parts.
 
 use control::admin::{self, DriftState, FlowOfDevice, FlowOfWorker, StageTails};
 use ratatui::Frame;
