@@ -1,4 +1,5 @@
-//! The two forms of a layout: structures with asserted sizes and offsets, and open numbers.
+//! The macros that define layouts: structs with asserted sizes and offsets, and open numbers, which
+//! may have any value and have names for some.
 
 /// Defines a structure, and asserts its size and the offset of each field.
 macro_rules! layout {
@@ -43,7 +44,7 @@ macro_rules! open_number {
     };
 }
 
-/// Defines an open number as it stands in a message: a byte, unless another type is named.
+/// Defines an open number that can be a field of a layout: one byte, unless another type is given.
 macro_rules! open_enum {
     ($(#[$meta:meta])* pub struct $name:ident { $($values:tt)* }) => {
         open_enum! { $(#[$meta])* pub struct $name(u8) { $($values)* } }

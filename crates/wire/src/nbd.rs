@@ -10,7 +10,7 @@
 
 use zerocopy::big_endian::{U16, U32, U64};
 
-/// The first number that a server sends: the letters `NBDMAGIC`.
+/// The number that a server sends first: the letters `NBDMAGIC`.
 pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 
 /// The number before a newstyle server's flags, and before each option: the letters `IHAVEOPT`.
@@ -34,7 +34,7 @@ pub const FLAG_FIXED_NEWSTYLE: u16 = 1;
 /// Handshake flag of both ends: no zeroes follow the answer to an export's name.
 pub const FLAG_NO_ZEROES: u16 = 2;
 
-/// The zeroes behind an [`ExportNameReply`], unless both ends leave them out.
+/// Number of zero bytes behind an [`ExportNameReply`], unless both ends set [`FLAG_NO_ZEROES`].
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
 /// Set in the kind of every reply to an option that failed.
@@ -43,10 +43,11 @@ pub const REPLY_IS_ERROR: u32 = 1 << 31;
 /// Set in the kind of every chunk that reports an error.
 pub const CHUNK_IS_ERROR: u16 = 1 << 15;
 
-/// Flag of a chunk: the last of its reply.
+/// Flag of a chunk of a structured reply: no further chunk of this reply follows.
 pub const CHUNK_DONE: u16 = 1;
 
-/// The meta context of which parts of an export are allocated ("`base:` metadata contexts").
+/// Name of the meta context that says which parts of an export are allocated ("`base:` metadata
+/// contexts").
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
 /// Flags of an export ("Transmission flags").
@@ -57,19 +58,19 @@ pub mod export_flag {
     pub const READ_ONLY: u16 = 1 << 1;
     /// Flushes are served.
     pub const SEND_FLUSH: u16 = 1 << 2;
-    /// Force unit access is served.
+    /// Force unit access ([`command_flag::FUA`](super::command_flag::FUA)) is served.
     pub const SEND_FUA: u16 = 1 << 3;
     /// Trims are served.
     pub const SEND_TRIM: u16 = 1 << 5;
     /// Writes of zeroes are served.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// Reads in one piece are served.
+    /// Requests for reads in one chunk ([`command_flag::DF`](super::command_flag::DF)) are served.
     pub const SEND_DF: u16 = 1 << 7;
     /// Several connections see each other's writes, and a flush on one covers all.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// Announcements of reads are served.
+    /// Announcements of reads ([`CommandKind::CACHE`](super::CommandKind::CACHE)) are served.
     pub const SEND_CACHE: u16 = 1 << 10;
-    /// Fast writes of zeroes are served, or refused at once.
+    /// Writes of zeroes that must be fast are carried out fast, or refused at once.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
@@ -77,17 +78,17 @@ pub mod export_flag {
 pub mod command_flag {
     /// The data is durable before the reply (force unit access).
     pub const FUA: u16 = 1;
-    /// The range stays allocated.
+    /// The range stays allocated when zeroes are written to it.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// The reply is one chunk.
+    /// The data of a read comes in one chunk.
     pub const DF: u16 = 1 << 2;
-    /// A block status has one extent.
+    /// The reply to a block status describes one extent.
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Zeroes are written faster than data, or not at all.
+    /// Zeroes are written faster than data, or the request fails at once.
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// Errors of a reply ("Error values"): the numbers of Linux.
+/// The error numbers of a reply ("Error values"), which are those of Linux.
 pub mod errno {
     /// The operation is not permitted.
     pub const EPERM: u32 = 1;
@@ -118,11 +119,11 @@ open_number! {
         LIST = 3,
         /// Asks for TLS.
         STARTTLS = 5,
-        /// Asks for the properties of an export.
+        /// Asks for the properties of an export, without choosing it.
         INFO = 6,
         /// Chooses an export and ends the negotiation.
         GO = 7,
-        /// Asks for structured replies.
+        /// Asks that replies to requests may be structured.
         STRUCTURED_REPLY = 8,
         /// Asks for the meta contexts of an export.
         LIST_META_CONTEXT = 9,
@@ -136,15 +137,15 @@ open_number! {
     pub struct OptionReply(u32) {
         /// The option succeeded; no more replies to it follow.
         ACK = 1,
-        /// A name of an export.
+        /// The name of an export, as a reply to [`OptionKind::LIST`].
         SERVER = 2,
-        /// A property of an export.
+        /// A property of an export, of an [`InfoKind`].
         INFO = 3,
         /// A meta context: its number and its name.
         META_CONTEXT = 4,
         /// The server does not know the option.
         UNSUPPORTED = REPLY_IS_ERROR | 1,
-        /// The server's operator does not allow it.
+        /// The server's operator does not allow the option.
         POLICY = REPLY_IS_ERROR | 2,
         /// The option is malformed.
         INVALID = REPLY_IS_ERROR | 3,
@@ -160,13 +161,13 @@ open_number! {
 }
 
 open_number! {
-    /// The kind of a property of an export ("Option types", `NBD_OPT_GO`).
+    /// The kind of a property of an export that the server tells ("Option types", `NBD_OPT_GO`).
     pub struct InfoKind(u16) {
-        /// Size and flags.
+        /// Size of the export in bytes, and its flags.
         EXPORT = 0,
         /// The export's name.
         NAME = 1,
-        /// Sizes of requests.
+        /// Alignment, preferred size and maximum size of requests.
         BLOCK_SIZE = 3,
     }
 }
@@ -178,15 +179,15 @@ open_number! {
         READ = 0,
         /// Writes a range; the data follows.
         WRITE = 1,
-        /// Ends the connection once all requests have been answered. There is no reply.
+        /// Ends the connection once the earlier requests have been answered. There is no reply.
         DISC = 2,
         /// Makes acknowledged writes durable.
         FLUSH = 3,
         /// Discards a range.
         TRIM = 4,
-        /// Announces reads of a range.
+        /// Announces that a range will be read.
         CACHE = 5,
-        /// Writes zeroes.
+        /// Writes zeroes to a range.
         WRITE_ZEROES = 6,
         /// Asks which parts of a range are allocated.
         BLOCK_STATUS = 7,
@@ -196,13 +197,13 @@ open_number! {
 open_number! {
     /// The kind of a chunk of a structured reply ("Structured reply types").
     pub struct ChunkKind(u16) {
-        /// Nothing: the end of a reply.
+        /// No data: the chunk ends its reply.
         NONE = 0,
-        /// Data, behind its offset.
+        /// Data of a read, behind its offset.
         OFFSET_DATA = 1,
-        /// Zeroes: their offset and their number.
+        /// Zeroes of a read: their offset and their number of bytes.
         OFFSET_HOLE = 2,
-        /// A meta context's number, and extents.
+        /// The number of a meta context, and the extents of a range with their status.
         BLOCK_STATUS = 5,
         /// The request failed.
         ERROR = CHUNK_IS_ERROR | 1,
@@ -238,7 +239,7 @@ layout! {
         [0] magic: U64,
         /// The [`OptionKind`].
         [8] option: U32,
-        /// Number of bytes of data.
+        /// Number of bytes of data that follow.
         [12] bytes: U32,
     }
 }
@@ -252,17 +253,17 @@ layout! {
         [8] option: U32,
         /// The [`OptionReply`].
         [12] reply: U32,
-        /// Number of bytes of data.
+        /// Number of bytes of data that follow.
         [16] bytes: U32,
     }
 }
 
 layout! {
-    /// The answer to [`OptionKind::EXPORT_NAME`]: the end of the negotiation.
+    /// The answer to [`OptionKind::EXPORT_NAME`], which ends the negotiation.
     pub struct ExportNameReply: 10 {
         /// Size of the export in bytes.
         [0] size: U64,
-        /// The export's flags.
+        /// The export's flags, of [`export_flag`].
         [8] flags: U16,
     }
 }
@@ -274,21 +275,22 @@ layout! {
         [0] info: U16,
         /// Size of the export in bytes.
         [2] size: U64,
-        /// The export's flags.
+        /// The export's flags, of [`export_flag`].
         [10] flags: U16,
     }
 }
 
 layout! {
-    /// Sizes of requests ([`InfoKind::BLOCK_SIZE`], "Block size constraints").
+    /// Constraints on the offsets and lengths of requests ([`InfoKind::BLOCK_SIZE`], "Block size
+    /// constraints").
     pub struct BlockSizeInfo: 14 {
         /// The [`InfoKind`].
         [0] info: U16,
         /// Offsets and lengths are multiples of this number of bytes.
         [2] minimum: U32,
-        /// Multiples of this number of bytes are served best.
+        /// Requests with multiples of this number of bytes perform best.
         [6] preferred: U32,
-        /// Maximum data of a request in bytes.
+        /// Maximum length of the data of a request in bytes.
         [10] maximum: U32,
     }
 }
@@ -298,15 +300,15 @@ layout! {
     pub struct RequestHead: 28 {
         /// [`REQUEST_MAGIC`].
         [0] magic: U32,
-        /// The request's flags.
+        /// The request's flags, of [`command_flag`].
         [4] flags: U16,
         /// The [`CommandKind`].
         [6] command: U16,
-        /// Returned unchanged in the reply.
+        /// The client's identifier of the request, returned unchanged in the reply.
         [8] cookie: U64,
         /// Offset in the export in bytes.
         [16] offset: U64,
-        /// Length in bytes.
+        /// Length of the range in bytes.
         [24] bytes: U32,
     }
 }
@@ -316,7 +318,7 @@ layout! {
     pub struct SimpleReply: 16 {
         /// [`SIMPLE_REPLY_MAGIC`].
         [0] magic: U32,
-        /// Zero, or the error.
+        /// Zero, or an error number of [`errno`].
         [4] error: U32,
         /// The request's cookie.
         [8] cookie: U64,
@@ -328,63 +330,64 @@ layout! {
     pub struct ChunkHead: 20 {
         /// [`CHUNK_MAGIC`].
         [0] magic: U32,
-        /// The chunk's flags.
+        /// The chunk's flags: [`CHUNK_DONE`] or zero.
         [4] flags: U16,
         /// The [`ChunkKind`].
         [6] kind: U16,
         /// The request's cookie.
         [8] cookie: U64,
-        /// Number of bytes that follow.
+        /// Number of bytes that follow the head.
         [16] bytes: U32,
     }
 }
 
 layout! {
-    /// A chunk of data up to the data ([`ChunkKind::OFFSET_DATA`]).
+    /// The beginning of a chunk with data ([`ChunkKind::OFFSET_DATA`]); the data follows.
     pub struct DataChunk: 28 {
-        /// The head.
+        /// The head of the chunk.
         [0] head: ChunkHead,
-        /// Offset in the export in bytes.
+        /// Offset of the data in the export in bytes.
         [20] offset: U64,
     }
 }
 
 layout! {
-    /// A chunk of one extent ([`ChunkKind::BLOCK_STATUS`]).
+    /// A chunk that describes one extent ([`ChunkKind::BLOCK_STATUS`]).
     pub struct StatusChunk: 32 {
-        /// The head.
+        /// The head of the chunk.
         [0] head: ChunkHead,
         /// The number of the meta context.
         [20] context: U32,
         /// Length of the extent in bytes.
         [24] bytes: U32,
-        /// The extent's status: of `base:allocation`, zero means allocated, with any data.
+        /// The status of the extent. In the context `base:allocation`, zero means that it is
+        /// allocated and may hold any data.
         [28] status: U32,
     }
 }
 
 layout! {
-    /// A chunk of an error without a message ([`ChunkKind::ERROR`]).
+    /// A chunk that reports an error without a message ([`ChunkKind::ERROR`]).
     pub struct ErrorChunk: 26 {
-        /// The head.
+        /// The head of the chunk.
         [0] head: ChunkHead,
-        /// The error.
+        /// The error number, of [`errno`].
         [20] error: U32,
-        /// Number of bytes of the message.
+        /// Length of the error message in bytes.
         [24] message_bytes: U16,
     }
 }
 
 layout! {
-    /// A chunk of an error at an offset, without a message ([`ChunkKind::ERROR_OFFSET`]).
+    /// A chunk that reports an error at an offset, without a message ([`ChunkKind::ERROR_OFFSET`]).
     pub struct ErrorOffsetChunk: 34 {
-        /// The head.
+        /// The head of the chunk.
         [0] head: ChunkHead,
-        /// The error.
+        /// The error number, of [`errno`].
         [20] error: U32,
-        /// Number of bytes of the message.
+        /// Length of the error message in bytes.
         [24] message_bytes: U16,
-        /// Offset in the export in bytes.
+        /// Offset of the error in the export in bytes.
         [26] offset: U64,
     }
 }

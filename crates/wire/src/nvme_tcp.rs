@@ -10,16 +10,16 @@ use zerocopy::little_endian::{U16, U32};
 /// The only defined version of the PDU format (section 3.6.2.2, field PFV).
 pub const PDU_FORMAT_1_0: u16 = 0;
 
-/// Bytes of a header digest or a data digest: CRC-32C (section 3.3.1).
+/// Length in bytes of a header digest or a data digest, which is a CRC-32C (section 3.3.1).
 pub const DIGEST_BYTES: usize = 4;
 
-/// Bytes of a submission queue entry (Base Specification 2.0, section 3.3.3.1).
+/// Length in bytes of a submission queue entry (Base Specification 2.0, section 3.3.3.1).
 pub const ENTRY_BYTES: usize = 64;
 
-/// Bytes of a completion queue entry (Base Specification 2.0, section 3.3.3.2).
+/// Length in bytes of a completion queue entry (Base Specification 2.0, section 3.3.3.2).
 pub const COMPLETION_BYTES: usize = 16;
 
-/// The minimum of MAXH2CDATA in ICResp (section 3.6.2.3).
+/// The minimum of MAXH2CDATA in ICResp, in bytes (section 3.6.2.3).
 pub const DATA_BYTES_LEAST: u32 = 4096;
 
 /// The maximum number of bytes of the offending PDU that a TermReq carries after its header
@@ -30,7 +30,7 @@ pub const TERM_DATA_BYTES_MAX: u32 = 128;
 /// 3.6.2.3).
 pub const ALIGNMENT_MAX: u8 = 31;
 
-/// The largest offset of data in a PDU, which follows from [`ALIGNMENT_MAX`].
+/// The largest offset of data in a PDU, in bytes, which follows from [`ALIGNMENT_MAX`].
 pub const DATA_OFFSET_MAX: usize = (ALIGNMENT_MAX as usize + 1) * 4;
 
 /// Bits of [`CommonHeader::flags`] (section 3.6.1).
@@ -70,9 +70,9 @@ open_enum! {
         RESPONSE = 0x05,
         /// H2CData: data that an R2T requested.
         HOST_DATA = 0x06,
-        /// C2HData: data of a command.
+        /// C2HData: data that a command reads.
         CONTROLLER_DATA = 0x07,
-        /// R2T: the controller is ready for data.
+        /// R2T: the controller is ready for the data of a write.
         READY = 0x09,
     }
 }
@@ -113,7 +113,7 @@ layout! {
 }
 
 layout! {
-    /// ICReq (section 3.6.2.2).
+    /// ICReq, the first PDU of the host (section 3.6.2.2).
     pub struct InitRequest: 128 {
         /// The common header.
         [0] common: CommonHeader,
@@ -131,7 +131,7 @@ layout! {
 }
 
 layout! {
-    /// ICResp (section 3.6.2.3).
+    /// ICResp, the first PDU of the controller (section 3.6.2.3).
     pub struct InitResponse: 128 {
         /// The common header.
         [0] common: CommonHeader,
@@ -155,7 +155,7 @@ layout! {
     pub struct Terminate: 24 {
         /// The common header.
         [0] common: CommonHeader,
-        /// FES: the reason.
+        /// FES: the reason for the end of the connection.
         [8] status: FatalStatus,
         /// FEI: further information, which depends on the status.
         [10] information: U32,
@@ -165,7 +165,7 @@ layout! {
 }
 
 layout! {
-    /// CapsuleCmd (section 3.6.2.6); the command's data may follow.
+    /// The head of CapsuleCmd (section 3.6.2.6); the command's data may follow.
     pub struct CommandHead: 72 {
         /// The common header.
         [0] common: CommonHeader,
@@ -175,7 +175,7 @@ layout! {
 }
 
 layout! {
-    /// CapsuleResp (section 3.6.2.7).
+    /// CapsuleResp, which completes a command (section 3.6.2.7).
     pub struct ResponseHead: 24 {
         /// The common header.
         [0] common: CommonHeader,
@@ -185,7 +185,7 @@ layout! {
 }
 
 layout! {
-    /// H2CData and C2HData (sections 3.6.2.8 and 3.6.2.9); the data follows.
+    /// The head of H2CData and C2HData (sections 3.6.2.8 and 3.6.2.9); the data follows.
     pub struct DataHead: 24 {
         /// The common header.
         [0] common: CommonHeader,
@@ -193,7 +193,7 @@ layout! {
         [8] command: U16,
         /// TTAG: the tag of the R2T that H2CData answers; zero in C2HData.
         [10] tag: U16,
-        /// DATAO: offset of the data in the command's buffer.
+        /// DATAO: offset of the data in the command's buffer, in bytes.
         [12] offset: U32,
         /// DATAL: length of the data in this PDU, in bytes.
         [16] bytes: U32,
@@ -203,7 +203,7 @@ layout! {
 }
 
 layout! {
-    /// R2T (section 3.6.2.10).
+    /// R2T, by which the controller asks for data of a write (section 3.6.2.10).
     pub struct ReadyHead: 24 {
         /// The common header.
         [0] common: CommonHeader,
@@ -211,7 +211,7 @@ layout! {
         [8] command: U16,
         /// TTAG: the tag that the H2CData PDUs return.
         [10] tag: U16,
-        /// R2TO: offset of the requested data in the command's buffer.
+        /// R2TO: offset of the requested data in the command's buffer, in bytes.
         [12] offset: U32,
         /// R2TL: length of the requested data in bytes.
         [16] bytes: U32,

@@ -5,7 +5,7 @@
 
 use zerocopy::little_endian::{U16, U32, U64};
 
-/// The first field of every message: the size of the head.
+/// The value of the first field of every message: the size of the head in bytes.
 pub const MAGIC: u16 = 24;
 
 open_enum! {
@@ -26,7 +26,7 @@ layout! {
     pub struct MessageHead: 24 {
         /// [`MAGIC`].
         [0] magic: U16,
-        /// GET or SET.
+        /// The operation: [`Opcode::GET`] or [`Opcode::SET`].
         [2] opcode: Opcode,
         /// The client's identifier of the request; returned unchanged.
         [4] handle: U64,

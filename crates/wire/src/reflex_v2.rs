@@ -30,7 +30,8 @@ pub const RIGHT_READ: u8 = 1;
 /// Bit of [`InfoBody::rights`]: the client may write.
 pub const RIGHT_WRITE: u8 = 2;
 
-/// Bit of [`InfoBody::flags`]: acknowledged writes become durable with a flush.
+/// Bit of [`InfoBody::flags`]: the device has a volatile cache, so acknowledged writes are durable
+/// only after a flush, or if they had [`FLAG_FUA`].
 pub const INFO_VOLATILE_CACHE: u8 = 1;
 
 open_enum! {
@@ -42,15 +43,16 @@ open_enum! {
         WRITE = 0x02,
         /// Makes acknowledged writes durable.
         FLUSH = 0x03,
-        /// Discards the contents of a range.
+        /// Discards the contents of a range; reads return zeroes afterwards.
         DISCARD = 0x04,
-        /// Writes zeroes.
+        /// Writes zeroes to a range.
         WRITE_ZEROES = 0x05,
-        /// Compares with the first half of the payload, then writes the second half.
+        /// Compares the blocks with the first half of the payload, and writes the second half if
+        /// they are equal.
         COMPARE_AND_WRITE = 0x06,
         /// Writes all blocks or none; the data follows.
         WRITE_ATOMIC = 0x07,
-        /// Orders the requests of a stream.
+        /// Orders the requests of a stream: the later ones start when the earlier ones have ended.
         BARRIER = 0x08,
         /// The first opcode that concerns the connection rather than data.
         CONTROL_FIRST = 0x40,
@@ -84,7 +86,7 @@ open_enum! {
         TENANT = 0xc2,
         /// Reply to a hello; a [`HelloBody`] follows.
         HELLO = 0xce,
-        /// Notice: the server stops soon.
+        /// Notice: this connection ends soon, because the server stops or an operator drains it.
         NOTICE_DRAINING = 0xf0,
         /// Notice: a tenant exceeds its SLO; a [`RenegotiateBody`] follows.
         NOTICE_RENEGOTIATE = 0xf1,
@@ -129,11 +131,12 @@ layout! {
 layout! {
     /// The head of every message of a client after its hello.
     pub struct RequestHead: 40 {
-        /// The operation.
+        /// The operation of the request.
         [0] opcode: Opcode,
         /// Flags: [`FLAG_FUA`].
         [1] flags: u8,
-        /// The stream that barriers order.
+        /// The number of the stream to which the request belongs; a barrier orders the requests of
+        /// its stream.
         [2] stream: u8,
         /// Zero.
         [3] reserved: u8,
@@ -145,9 +148,9 @@ layout! {
         [16] lba: U64,
         /// Number of blocks.
         [24] blocks: U32,
-        /// The namespace of the blocks; zero for the connection's default.
+        /// The number of the namespace of the blocks; zero for the connection's default.
         [28] namespace: U16,
-        /// The tenant that is charged; zero for the connection's own.
+        /// The handle of the tenant that is charged; zero for the connection's own tenant.
         [30] tenant: U16,
         /// CRC-32C of the payload, if [`FEATURE_CHECKSUMS`] was agreed.
         [32] payload_crc32c: U32,
@@ -183,17 +186,18 @@ layout! {
         [0] version: U16,
         /// Number of namespaces that the server has.
         [2] namespaces: U16,
-        /// The default namespace of requests that name none.
+        /// The number of the namespace that requests mean when they name none.
         [4] namespace: U16,
         /// Zero.
         [6] reserved: U16,
         /// Number of requests that the server accepts in flight before it stops reading.
         [8] queue_depth: U32,
-        /// Maximum data of one request in bytes.
+        /// Maximum length of the data of one request, in bytes.
         [12] request_bytes_max: U32,
         /// The agreed features: [`FEATURE_CHECKSUMS`].
         [16] features: U32,
-        /// The storage epoch; zero for none.
+        /// A number that changes when acknowledged writes that were not flushed may have been lost;
+        /// zero if the server never loses such writes.
         [20] storage_epoch: U32,
     }
 }
@@ -201,11 +205,11 @@ layout! {
 layout! {
     /// The body of the reply to an info.
     pub struct InfoBody: 24 {
-        /// Size in blocks of 512 bytes.
+        /// Size of the namespace in blocks of 512 bytes.
         [0] blocks: U64,
-        /// Granularity of the device in bytes.
+        /// Smallest range in bytes that the device writes as a whole.
         [8] physical_block_bytes: U32,
-        /// Maximum atomic write in blocks; zero for none.
+        /// Maximum length of an atomic write in blocks; zero if there are none.
         [12] atomic_blocks_max: U32,
         /// Number of the namespace.
         [16] namespace: U16,
@@ -221,17 +225,17 @@ layout! {
 layout! {
     /// The fixed part of the payload of register and renegotiate; the name follows.
     pub struct SloBody: 16 {
-        /// Tail read latency in microseconds; zero for best effort.
+        /// Bound of the tail latency of reads in microseconds; zero for a best-effort tenant.
         [0] latency_us: U32,
-        /// Requests per second.
+        /// Requests per second that the tenant reserves.
         [4] iops: U32,
         /// Size of a typical request in bytes; zero means 4 096.
         [8] request_bytes: U32,
         /// The percentile that the latency bounds, in tenths of a percent; zero means 950.
         [12] percentile_tenths: U16,
-        /// Share of reads in percent, 0 to 100.
+        /// Share of reads in the requests in percent, 0 to 100.
         [14] read_percent: u8,
-        /// Length of the name that follows, in bytes.
+        /// Length of the tenant's name that follows, in bytes.
         [15] name_bytes: u8,
     }
 }
@@ -241,15 +245,16 @@ layout! {
     pub struct TenantBody: 24 {
         /// Tokens per second that the SLO needs.
         [0] tokens_needed: U64,
-        /// Tokens per second that are free.
+        /// Tokens per second that the SLO had to fit into if it was refused, otherwise those that
+        /// are left.
         [8] tokens_free: U64,
         /// The tenant's handle on this connection.
         [16] tenant: U16,
-        /// The handle of the tenant whose latency bound set the insufficient rate. 0xffff stands
-        /// for the requested SLO, 0xfffe for a tenant without a handle on this connection, zero for
-        /// nobody.
+        /// The handle of the tenant whose latency bound limits the tokens, if an SLO was refused
+        /// for want of tokens; otherwise zero. 0xffff stands for the requested SLO, 0xfffe for a
+        /// tenant without a handle on this connection.
         [18] limited_by: U16,
-        /// The latency bound of `limited_by` in microseconds.
+        /// The latency bound of the tenant in `limited_by`, in microseconds; zero if there is none.
         [20] limit_latency_us: U32,
     }
 }

@@ -13,22 +13,24 @@ use zerocopy::native_endian::{I32, U16, U32, U64};
 /// The path of the driver's control device.
 pub const CONTROL_PATH: &str = "/dev/ublk-control";
 
-/// The number of a device that the driver is to choose, and of a queue where none is meant.
+/// The number that stands for a device whose number the driver is to choose.
 pub const ANY_DEVICE: u32 = u32::MAX;
 
-/// The number of a queue in commands that concern none.
+/// The number that stands for no queue in commands that concern a whole device.
 pub const NO_QUEUE: u16 = u16::MAX;
 
-/// The largest number of requests of a queue.
+/// Maximum number of requests of a queue.
 pub const QUEUE_DEPTH_MAX: u16 = 4096;
 
-/// Offset in a device's file, per queue, at which the descriptions of its requests are mapped.
+/// Distance in bytes between the places of two queues in a device's file, at which programs map the
+/// descriptions of the queues' requests.
 pub const DESCRIPTORS_STRIDE: u64 =
     (QUEUE_DEPTH_MAX as u64 * size_of::<IoDescriptor>() as u64).next_multiple_of(4096);
 
 /// Features of the driver, and flags of a device.
 pub mod feature {
-    /// The program asks for the data of each write, with the memory that it has then.
+    /// The program asks for the data of each write with
+    /// [`IoCode::GET_DATA`](super::IoCode::GET_DATA), and gives the memory for it then.
     pub const NEED_GET_DATA: u64 = 1 << 2;
     /// The device stays when its program ends, and waits for a successor.
     pub const USER_RECOVERY: u64 = 1 << 3;
@@ -36,7 +38,7 @@ pub mod feature {
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Users other than root may make devices.
     pub const UNPRIVILEGED: u64 = 1 << 5;
-    /// Commands are numbered as ioctls are.
+    /// Commands have the numbers of ioctls.
     pub const IOCTL_ENCODING: u64 = 1 << 6;
     /// The size of a device may change while it serves.
     pub const UPDATE_SIZE: u64 = 1 << 10;
@@ -58,15 +60,15 @@ pub mod attribute {
     pub const READ_ONLY: u32 = 1 << 0;
     /// Completed writes are durable only after a flush.
     pub const VOLATILE_CACHE: u32 = 1 << 2;
-    /// Single writes can be made durable.
+    /// Single writes can be made durable (force unit access).
     pub const FUA: u32 = 1 << 3;
 }
 
 /// Kinds of parameters in [`Parameters`].
 pub mod parameter {
-    /// [`Basic`](super::Basic).
+    /// The parameters in [`Basic`](super::Basic) are set.
     pub const BASIC: u32 = 1 << 0;
-    /// [`Discard`](super::Discard).
+    /// The parameters in [`Discard`](super::Discard) are set.
     pub const DISCARD: u32 = 1 << 1;
 }
 
@@ -88,7 +90,8 @@ pub const RESULT_ABORT: i32 = -19;
 /// The letter of the driver's ioctl numbers.
 const LETTER: u32 = b'u' as u32;
 
-/// Returns the number of a command that reads (2), or reads and writes (3), `bytes` bytes.
+/// Returns the ioctl number of a command with a structure of `bytes` bytes, which the kernel fills
+/// (direction 2), or reads and fills (3).
 const fn ioctl(direction: u32, number: u32, bytes: usize) -> u32 {
     direction << 30 | (bytes as u32) << 16 | LETTER << 8 | number
 }
@@ -106,27 +109,28 @@ open_number! {
     pub struct ControlCode(u32) {
         /// Reads a device's [`DeviceInfo`].
         GET_DEVICE_INFO = control(2, 0x02),
-        /// Makes a device.
+        /// Creates a device of the driver, without a block device.
         ADD_DEVICE = control(3, 0x04),
-        /// Removes a device, and waits until it is gone.
+        /// Removes a device of the driver, and waits until it is gone.
         DELETE_DEVICE = control(3, 0x05),
-        /// Makes the block device, once all queues have fetched.
+        /// Creates the block device, once the program waits for requests on all queues.
         START_DEVICE = control(3, 0x06),
-        /// Takes the block device off.
+        /// Removes the block device; the driver's device stays.
         STOP_DEVICE = control(3, 0x07),
         /// Sets a device's [`Parameters`] before its start.
         SET_PARAMETERS = control(3, 0x08),
         /// Reads a device's [`Parameters`].
         GET_PARAMETERS = control(2, 0x09),
-        /// Prepares a device for a successor of its program.
+        /// Prepares a device for the successor of a program that has ended.
         START_RECOVERY = control(3, 0x10),
-        /// Gives a device to the successor, once all queues have fetched.
+        /// Gives a device to the successor, once it waits for requests on all queues.
         END_RECOVERY = control(3, 0x11),
         /// Reads the driver's features.
         GET_FEATURES = control(2, 0x13),
-        /// Removes a device, whose number is free when nobody has it open any more.
+        /// Removes a device without waiting. Its number is free when nobody has the device open any
+        /// more.
         DELETE_DEVICE_LATER = control(2, 0x14),
-        /// Changes the size of a device that serves.
+        /// Changes the size of a device while it serves.
         UPDATE_SIZE = control(3, 0x15),
     }
 }
@@ -134,7 +138,7 @@ open_number! {
 open_number! {
     /// A command of a queue.
     pub struct IoCode(u32) {
-        /// Waits for a first request.
+        /// Waits for the first request with a tag.
         FETCH = queue(0x20),
         /// Completes a request, and waits for the next one with its tag.
         COMMIT_AND_FETCH = queue(0x21),
@@ -162,17 +166,17 @@ open_number! {
 layout! {
     /// A command of the control device, inside its submission entry.
     pub struct ControlCommand: 32 {
-        /// The device.
+        /// The number of the device.
         [0] device: U32,
-        /// The queue, or [`NO_QUEUE`].
+        /// The number of the queue, or [`NO_QUEUE`].
         [4] queue: U16,
-        /// Length of the buffer.
+        /// Length of the buffer in bytes.
         [6] len: U16,
         /// Address of the buffer.
         [8] address: U64,
-        /// The command's number: a process, or a size in sectors.
+        /// The argument of the command: a process identifier, or a size in sectors.
         [16] data: U64,
-        /// Length of a path in the buffer.
+        /// Length in bytes of a path at the start of the buffer.
         [24] path_len: U16,
         /// Not used.
         [26] padding: U16,
@@ -186,23 +190,23 @@ layout! {
     pub struct DeviceInfo: 64 {
         /// Number of queues.
         [0] queues: U16,
-        /// Requests of each queue.
+        /// Number of requests of each queue.
         [2] queue_depth: U16,
         /// The state, a value of [`state`].
         [4] state: U16,
         /// Not used.
         [6] padding: U16,
-        /// The largest request in bytes.
+        /// Maximum length of a request in bytes.
         [8] request_bytes_max: U32,
         /// The device's number.
         [12] device: U32,
-        /// The process that serves the device.
+        /// Identifier of the process that serves the device.
         [16] process: I32,
         /// Not used.
         [20] padding_2: U32,
-        /// Of [`feature`].
+        /// Flags of the device: bits of [`feature`].
         [24] flags: U64,
-        /// The program's own.
+        /// Flags for the program's own use, which the driver only stores.
         [32] program_flags: U64,
         /// The user who made the device.
         [40] owner: U32,
@@ -218,23 +222,23 @@ layout! {
 layout! {
     /// Parameters that every block device has.
     pub struct Basic: 32 {
-        /// Of [`attribute`].
+        /// Attributes of the block device: bits of [`attribute`].
         [0] attributes: U32,
-        /// Logical block size, as a power of two.
+        /// Logical block size in bytes, as a power of two.
         [4] logical_block_shift: u8,
-        /// Physical block size, as a power of two.
+        /// Physical block size in bytes, as a power of two.
         [5] physical_block_shift: u8,
-        /// Best size of a request, as a power of two.
+        /// Best size of a request in bytes, as a power of two.
         [6] io_best_shift: u8,
-        /// Smallest good size of a request, as a power of two.
+        /// Smallest size of a request that performs well, in bytes, as a power of two.
         [7] io_min_shift: u8,
-        /// The largest request in sectors.
+        /// Maximum length of a request in sectors.
         [8] sectors_max: U32,
-        /// Sectors at whose multiples requests are cut; zero for nowhere.
+        /// Number of sectors at whose multiples requests are split; zero if they are not.
         [12] chunk_sectors: U32,
         /// Size of the device in sectors.
         [16] sectors: U64,
-        /// Mask of addresses at which memory may have gaps; zero for anywhere.
+        /// Mask of the address bits at which a request's memory may have gaps; zero for anywhere.
         [24] gap_mask: U64,
     }
 }
@@ -242,15 +246,15 @@ layout! {
 layout! {
     /// Parameters of discards and writes of zeroes.
     pub struct Discard: 20 {
-        /// Offset of the first granule in bytes.
+        /// Offset of the first discard granule on the device, in bytes.
         [0] alignment: U32,
-        /// Size of a granule in bytes.
+        /// Size of a discard granule in bytes.
         [4] granularity: U32,
-        /// The largest discard in sectors.
+        /// Maximum length of a discard in sectors.
         [8] discard_sectors_max: U32,
-        /// The largest write of zeroes in sectors.
+        /// Maximum length of a write of zeroes in sectors.
         [12] write_zeroes_sectors_max: U32,
-        /// Ranges of a discard.
+        /// Maximum number of ranges of a discard.
         [16] segments_max: U16,
         /// Not used.
         [18] reserved: U16,
@@ -260,13 +264,13 @@ layout! {
 layout! {
     /// The parameters of a device; the kernel's structure has more behind them.
     pub struct Parameters: 60 {
-        /// Length of the structure that the program knows.
+        /// Length in bytes of the structure that the program knows.
         [0] len: U32,
-        /// Of [`parameter`].
+        /// The parameters that are set: bits of [`parameter`].
         [4] kinds: U32,
         /// The parameters that every device has.
         [8] basic: Basic,
-        /// Discards and writes of zeroes.
+        /// The parameters of discards and writes of zeroes.
         [40] discard: Discard,
     }
 }
@@ -274,11 +278,11 @@ layout! {
 layout! {
     /// A command of a queue, inside its submission entry.
     pub struct IoCommand: 16 {
-        /// The queue.
+        /// The number of the queue.
         [0] queue: U16,
         /// The request's tag.
         [2] tag: U16,
-        /// Bytes done, or minus an error number.
+        /// Number of bytes done, or the negative number of an error.
         [4] result: I32,
         /// Address of the request's memory.
         [8] address: U64,
@@ -286,13 +290,13 @@ layout! {
 }
 
 layout! {
-    /// The description of a request, in memory that the kernel shares.
+    /// The description of a request, in memory that the kernel shares with the program.
     pub struct IoDescriptor: 24 {
-        /// An [`Operation`], and [`request_flag`] from bit 8 on.
+        /// The [`Operation`] in bits 7:0, and [`request_flag`] above.
         [0] operation_and_flags: U32,
         /// Number of sectors of 512 bytes.
         [4] sectors: U32,
-        /// First sector.
+        /// First sector of 512 bytes.
         [8] sector: U64,
         /// Address of the request's memory.
         [16] address: U64,
@@ -300,7 +304,7 @@ layout! {
 }
 
 impl IoDescriptor {
-    /// Returns the operation.
+    /// Returns the operation of the request.
     pub fn operation(&self) -> Operation {
         Operation(self.operation_and_flags.get() as u8)
     }

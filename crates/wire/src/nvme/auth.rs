@@ -49,7 +49,7 @@ open_enum! {
         CONCATENATION = 3,
         /// The host and the controller have no hash in common.
         HASH = 4,
-        /// The host and the controller have no group in common.
+        /// The host and the controller have no Diffie-Hellman group in common.
         GROUP = 5,
         /// A field of the message has an invalid value.
         PAYLOAD = 6,
@@ -59,7 +59,7 @@ open_enum! {
 }
 
 layout! {
-    /// The head of every authentication message.
+    /// The head that every authentication message begins with.
     pub struct AuthHead: 6 {
         /// The protocol that defines the message.
         [0] kind: AuthKind,
@@ -67,17 +67,18 @@ layout! {
         [1] message: AuthMessage,
         /// Zero.
         [2] reserved: U16,
-        /// The transaction, named by the host.
+        /// The identifier of the transaction, which the host has chosen.
         [4] transaction: U16,
     }
 }
 
 layout! {
-    /// Negotiate, followed by [`AuthDescriptor`]s.
+    /// The fixed part of the message Negotiate; [`AuthDescriptor`]s follow.
     pub struct AuthNegotiate: 8 {
         /// The common head.
         [0] head: AuthHead,
-        /// Request for a secure channel made from this authentication; zero for none.
+        /// Identifier of the kind of secure channel to derive from this authentication; zero for
+        /// none.
         [6] concatenation: u8,
         /// Number of descriptors that follow.
         [7] descriptors: u8,
@@ -85,46 +86,47 @@ layout! {
 }
 
 layout! {
-    /// A protocol that the host offers.
+    /// An authentication protocol that the host offers, with its hashes and groups.
     pub struct AuthDescriptor: 64 {
-        /// 1 for DH-HMAC-CHAP.
+        /// Identifier of the protocol: 1 for DH-HMAC-CHAP.
         [0] protocol: u8,
         /// Zero.
         [1] reserved: u8,
-        /// Number of hashes in the list.
+        /// Number of identifiers in `hashes`.
         [2] hash_count: u8,
-        /// Number of groups in the list.
+        /// Number of identifiers in `groups`.
         [3] group_count: u8,
-        /// Hash identifiers, in order of preference.
+        /// Identifiers of hash functions, in order of preference.
         [4] hashes: [u8; AUTH_LIST_MAX],
-        /// Group identifiers, in order of preference.
+        /// Identifiers of Diffie-Hellman groups, in order of preference.
         [34] groups: [u8; AUTH_LIST_MAX],
     }
 }
 
 layout! {
-    /// Challenge, followed by the challenge and the controller's value of the group.
+    /// The fixed part of the message Challenge. The challenge follows, then the controller's
+    /// Diffie-Hellman value.
     pub struct AuthChallenge: 16 {
         /// The common head.
         [0] head: AuthHead,
-        /// Length of the challenge in bytes: the length of the hash's result.
+        /// Length of the challenge in bytes, which is the length of the hash function's result.
         [6] hash_bytes: u8,
         /// Zero.
         [7] reserved: u8,
-        /// The hash that the controller has chosen.
+        /// Identifier of the hash function that the controller has chosen.
         [8] hash: u8,
-        /// The group that the controller has chosen.
+        /// Identifier of the Diffie-Hellman group that the controller has chosen; zero for none.
         [9] group: u8,
-        /// Length of the controller's value in bytes; zero without a group.
+        /// Length of the controller's Diffie-Hellman value in bytes; zero without a group.
         [10] value_bytes: U16,
-        /// Sequence number.
+        /// Sequence number of the challenge.
         [12] sequence: U32,
     }
 }
 
 layout! {
-    /// Reply, followed by the response, the host's challenge (zero without one) and the host's
-    /// value of the group.
+    /// The fixed part of the message Reply. The response follows, then the host's challenge (zeroes
+    /// if it has none) and its Diffie-Hellman value.
     pub struct AuthReply: 16 {
         /// The common head.
         [0] head: AuthHead,
@@ -136,15 +138,16 @@ layout! {
         [8] challenges: u8,
         /// Zero.
         [9] reserved_tail: u8,
-        /// Length of the host's value in bytes; zero without a group.
+        /// Length of the host's Diffie-Hellman value in bytes; zero without a group.
         [10] value_bytes: U16,
-        /// Sequence number; zero without bidirectional authentication.
+        /// Sequence number of the host's challenge; zero without bidirectional authentication.
         [12] sequence: U32,
     }
 }
 
 layout! {
-    /// Success1, followed by the response if there is one.
+    /// The fixed part of the message Success1; the controller's response follows if the host sent a
+    /// challenge.
     pub struct AuthSuccess1: 16 {
         /// The common head.
         [0] head: AuthHead,
@@ -160,7 +163,7 @@ layout! {
 }
 
 layout! {
-    /// Success2.
+    /// The message Success2.
     pub struct AuthSuccess2: 16 {
         /// The common head.
         [0] head: AuthHead,
@@ -170,7 +173,7 @@ layout! {
 }
 
 layout! {
-    /// Failure1 and Failure2.
+    /// The messages Failure1 and Failure2, which end an authentication.
     pub struct AuthFailureMessage: 8 {
         /// The common head.
         [0] head: AuthHead,

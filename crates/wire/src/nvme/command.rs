@@ -28,11 +28,11 @@ layout! {
     pub struct Submission: 64 {
         /// The opcode; its low two bits are the direction of the data.
         [0] opcode: u8,
-        /// Bits 1:0 fused operation, bits 7:6 form of the data pointer.
+        /// Bits 1:0 the command's part in a fused operation, bits 7:6 the form of the data pointer.
         [1] flags: u8,
         /// The host's identifier of the command.
         [2] cid: U16,
-        /// The namespace identifier.
+        /// Identifier of the namespace.
         [4] nsid: U32,
         /// Command specific.
         [8] dword2: U32,
@@ -40,7 +40,7 @@ layout! {
         [12] dword3: U32,
         /// Metadata pointer.
         [16] metadata: U64,
-        /// The descriptor of the data.
+        /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
         /// Command specific.
         [40] dword10: U32,
@@ -58,7 +58,8 @@ layout! {
 }
 
 impl Submission {
-    /// Returns an entry with these values and an SGL data pointer; the other fields are zero.
+    /// Returns an entry with these values, whose data pointer has the SGL form; the other fields
+    /// are zero.
     pub fn new(opcode: u8, cid: CommandId, nsid: u32) -> Submission {
         Submission {
             opcode,
@@ -124,7 +125,7 @@ layout! {
         [8] length: U32,
         /// Zero.
         [12] reserved: [u8; 3],
-        /// Type and subtype.
+        /// Type and subtype of the descriptor.
         [15] kind: SglKind,
     }
 }
@@ -160,13 +161,13 @@ open_enum! {
         DATA_OFFSET = 0x01,
         /// The data is read and discarded.
         BIT_BUCKET = 0x10,
-        /// Segment.
+        /// A list of further descriptors, which is not the last one.
         SEGMENT = 0x20,
-        /// Last segment.
+        /// The last list of further descriptors.
         LAST_SEGMENT = 0x30,
-        /// Keyed data block.
+        /// Data block at an address, with a key for remote access.
         KEYED = 0x40,
-        /// Transport data block.
+        /// Data block that the transport carries in separate messages.
         TRANSPORT = 0x5a,
     }
 }
@@ -174,9 +175,9 @@ open_enum! {
 layout! {
     /// A completion queue entry (Base 3.3.3.2).
     pub struct Completion: 16 {
-        /// Command specific.
+        /// The result; its meaning depends on the command.
         [0] result: U64,
-        /// Head of the submission queue, for flow control.
+        /// Head of the submission queue, by which the host knows the free entries.
         [8] sq_head: U16,
         /// Identifier of the submission queue; reserved over fabrics.
         [10] sq_id: U16,
@@ -253,11 +254,11 @@ open_enum! {
 layout! {
     /// A range of Dataset Management (NVM 3.2.3, figure "Range Definition").
     pub struct DiscardRange: 16 {
-        /// Hints; ignored.
+        /// Hints on the use of the range; ignored.
         [0] attributes: U32,
         /// Number of blocks; not zero-based.
         [4] blocks: U32,
-        /// First block.
+        /// First block of the range.
         [8] lba: U64,
     }
 }

@@ -2,7 +2,7 @@
 
 use zerocopy::little_endian::{U16, U64};
 
-/// Size of the field of an NVMe qualified name in bytes; a name has at most 223 bytes (Base 4.5).
+/// Size in bytes of a field with an NVMe qualified name; a name has at most 223 bytes (Base 4.5).
 pub const NQN_BYTES: usize = 256;
 
 open_enum! {
@@ -54,9 +54,9 @@ open_enum! {
 }
 
 layout! {
-    /// The beginning of the discovery log.
+    /// The beginning of the discovery log; [`DiscoveryEntry`]s follow.
     pub struct DiscoveryHeader: 1024 {
-        /// Generation counter: changes with the log.
+        /// Generation counter, which changes whenever the log does.
         [0] generation: U64,
         /// Number of entries.
         [8] entries: U64,
@@ -68,7 +68,7 @@ layout! {
 }
 
 layout! {
-    /// An entry of the discovery log.
+    /// An entry of the discovery log: a subsystem and an address at which it can be reached.
     pub struct DiscoveryEntry: 1024 {
         /// Type of the transport.
         [0] transport: TransportKind,
@@ -90,15 +90,15 @@ layout! {
         [10] flags: U16,
         /// Zero.
         [12] reserved_12: [u8; 20],
-        /// Port of the transport, ASCII padded with spaces.
+        /// Service of the transport address, for TCP the port, ASCII padded with spaces.
         [32] service: [u8; 32],
         /// Zero.
         [64] reserved_64: [u8; 192],
         /// The subsystem's name, zero-terminated.
         [256] nqn: [u8; NQN_BYTES],
-        /// Address of the transport, ASCII padded with spaces.
+        /// Address of the transport, for TCP an IP address, ASCII padded with spaces.
         [512] address: [u8; 256],
-        /// Transport specific: for TCP a [`SecureChannel`].
+        /// Data that depends on the transport: for TCP a [`SecureChannel`] in the first byte.
         [768] specific: [u8; 256],
     }
 }

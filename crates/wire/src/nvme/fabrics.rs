@@ -4,10 +4,11 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::{CommandId, NQN_BYTES, SglDescriptor, Submission};
 
-/// In the data of Connect: the controller chooses its identifier (Base 6.3).
+/// The controller identifier in the data of Connect by which the host lets the controller choose
+/// (Base 6.3).
 pub const CONNECT_CNTLID_DYNAMIC: u16 = 0xffff;
 
-/// In the attributes of Connect: the host disables flow control of the submission queue.
+/// Bit of the attributes of Connect: the host does without flow control of the submission queue.
 pub const CONNECT_DISABLE_FLOW_CONTROL: u8 = 1 << 2;
 
 /// The well-known name of discovery subsystems (Base 3.1.2.3, "Discovery Controller").
@@ -18,11 +19,11 @@ open_enum! {
     pub struct FabricsKind {
         /// Writes a property.
         PROPERTY_SET = 0x00,
-        /// Creates a queue.
+        /// Creates a queue, and with the admin queue an association with a controller.
         CONNECT = 0x01,
         /// Reads a property.
         PROPERTY_GET = 0x04,
-        /// Sends an authentication message from the host.
+        /// Sends an authentication message from the host to the controller.
         AUTHENTICATION_SEND = 0x05,
         /// Receives an authentication message from the controller.
         AUTHENTICATION_RECEIVE = 0x06,
@@ -36,7 +37,7 @@ layout! {
     pub struct FabricsCommand: 64 {
         /// [`FABRICS_OPCODE`](super::FABRICS_OPCODE).
         [0] opcode: u8,
-        /// Flags, as in any submission.
+        /// Flags, as in [`Submission::flags`].
         [1] flags: u8,
         /// The host's identifier of the command.
         [2] cid: U16,
@@ -44,7 +45,7 @@ layout! {
         [4] kind: FabricsKind,
         /// Zero.
         [5] reserved: [u8; 19],
-        /// The descriptor of the data.
+        /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
         /// Command specific.
         [40] specific: [u8; 24],
@@ -52,11 +53,11 @@ layout! {
 }
 
 layout! {
-    /// Connect (Base 6.3).
+    /// The command Connect (Base 6.3).
     pub struct ConnectCommand: 64 {
         /// [`FABRICS_OPCODE`](super::FABRICS_OPCODE).
         [0] opcode: u8,
-        /// Flags, as in any submission.
+        /// Flags, as in [`Submission::flags`].
         [1] flags: u8,
         /// The host's identifier of the command.
         [2] cid: U16,
@@ -64,13 +65,13 @@ layout! {
         [4] kind: FabricsKind,
         /// Zero.
         [5] reserved: [u8; 19],
-        /// The descriptor of the data.
+        /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
         /// Format of the command and of its data: zero.
         [40] format: U16,
         /// Identifier of the queue; zero for the admin queue.
         [42] queue: U16,
-        /// Entries of the queue, zero-based.
+        /// Number of entries of the queue, zero-based.
         [44] queue_size: U16,
         /// Attributes: [`CONNECT_DISABLE_FLOW_CONTROL`], priority in bits 1:0.
         [46] attributes: u8,
@@ -102,11 +103,11 @@ layout! {
 }
 
 layout! {
-    /// Property Get and Property Set (Base 6.5 and 6.6).
+    /// The commands Property Get and Property Set (Base 6.5 and 6.6).
     pub struct PropertyCommand: 64 {
         /// [`FABRICS_OPCODE`](super::FABRICS_OPCODE).
         [0] opcode: u8,
-        /// Flags, as in any submission.
+        /// Flags, as in [`Submission::flags`].
         [1] flags: u8,
         /// The host's identifier of the command.
         [2] cid: U16,
@@ -120,7 +121,7 @@ layout! {
         [41] reserved_attributes: [u8; 3],
         /// Offset of the property ([`Property`](super::Property)).
         [44] offset: U32,
-        /// The value to set.
+        /// The value to set; zero in Property Get.
         [48] value: U64,
         /// Zero.
         [56] reserved_tail: [u8; 8],
@@ -128,11 +129,11 @@ layout! {
 }
 
 layout! {
-    /// Authentication Send and Authentication Receive (Base 6.2 and 6.1).
+    /// The commands Authentication Send and Authentication Receive (Base 6.2 and 6.1).
     pub struct AuthCommand: 64 {
         /// [`FABRICS_OPCODE`](super::FABRICS_OPCODE).
         [0] opcode: u8,
-        /// Flags, as in any submission.
+        /// Flags, as in [`Submission::flags`].
         [1] flags: u8,
         /// The host's identifier of the command.
         [2] cid: U16,
@@ -140,7 +141,7 @@ layout! {
         [4] kind: FabricsKind,
         /// Zero.
         [5] reserved: [u8; 19],
-        /// The descriptor of the data.
+        /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
         /// Zero.
         [40] reserved_specific: u8,
@@ -150,7 +151,7 @@ layout! {
         [42] protocol_specific_1: u8,
         /// Security protocol: E9h.
         [43] protocol: u8,
-        /// Bytes sent, or the maximum number of bytes to receive.
+        /// Number of bytes that are sent, or maximum number of bytes to receive.
         [44] length: U32,
         /// Zero.
         [48] reserved_tail: [u8; 16],

@@ -3,21 +3,21 @@
 open_enum! {
     /// The identifier of a feature: bits 7:0 of dword 10.
     pub struct Feature {
-        /// Arbitration.
+        /// Arbitration between submission queues.
         ARBITRATION = 0x01,
         /// Power management.
         POWER = 0x02,
-        /// Temperature threshold.
+        /// Temperature threshold of an event.
         TEMPERATURE = 0x04,
-        /// Error recovery.
+        /// Error recovery: how long reads and writes are retried.
         ERROR_RECOVERY = 0x05,
         /// Volatile write cache.
         WRITE_CACHE = 0x06,
-        /// Number of queues.
+        /// Number of I/O queues.
         QUEUES = 0x07,
-        /// Write atomicity.
+        /// Atomicity of writes larger than a block.
         WRITE_ATOMICITY = 0x0a,
-        /// Asynchronous events that the controller sends.
+        /// Mask of the asynchronous events that the controller sends.
         EVENTS = 0x0b,
         /// Timestamp; 8 bytes of data.
         TIMESTAMP = 0x0e,
@@ -27,7 +27,7 @@ open_enum! {
         HOST_BEHAVIOUR = 0x16,
         /// Host identifier; 16 bytes of data.
         HOST_IDENTIFIER = 0x81,
-        /// Reservation notices that the controller does not send.
+        /// Mask of the reservation notices that the controller does not send.
         RESERVATION_MASK = 0x82,
         /// Persistence of reservations through power loss.
         RESERVATION_PERSISTENCE = 0x83,
@@ -35,15 +35,15 @@ open_enum! {
 }
 
 open_enum! {
-    /// The value of a feature that is read: bits 10:8 of dword 10.
+    /// The value of a feature that Get Features reads: bits 10:8 of dword 10.
     pub struct FeatureSelect {
         /// The current value.
         CURRENT = 0,
         /// The default value.
         DEFAULT = 1,
-        /// The saved value.
+        /// The value that survives a reset.
         SAVED = 2,
-        /// The feature's capabilities.
+        /// The feature's capabilities, instead of a value: whether it can be saved and changed.
         CAPABILITIES = 3,
     }
 }
@@ -63,13 +63,13 @@ layout! {
 open_enum! {
     /// The type of an asynchronous event: bits 2:0 of the result.
     pub struct EventKind {
-        /// Errors.
+        /// An error of the controller.
         ERROR = 0,
-        /// Health status.
+        /// A change of the health status.
         SMART = 1,
-        /// Notices.
+        /// A notice, for example of changed namespaces.
         NOTICE = 2,
-        /// Events of the I/O command set.
+        /// An event of the I/O command set, for example a reservation notice.
         COMMAND_SET = 6,
     }
 }
@@ -91,9 +91,9 @@ pub mod notice {
 pub struct Event {
     /// The type of the event.
     pub kind: EventKind,
-    /// The event within its type.
+    /// The identifier of the event within its type.
     pub information: u8,
-    /// The log page with details.
+    /// The log page that has details of the event.
     pub page: super::LogPage,
 }
 
@@ -114,7 +114,7 @@ impl Event {
         Event { kind, information, page }
     }
 
-    /// Returns the event as the result of an asynchronous event request's completion.
+    /// Returns the event in the form of dword 0 of the completion of an Asynchronous Event Request.
     pub const fn to_result(self) -> u32 {
         self.kind.0 as u32 | (self.information as u32) << 8 | (self.page.0 as u32) << 16
     }

@@ -8,35 +8,35 @@ use super::NQN_BYTES;
 open_enum! {
     /// The structure that Identify reads: bits 7:0 of dword 10.
     pub struct IdentifyCns {
-        /// A namespace, of the NVM command set.
+        /// A namespace, with the fields of the NVM command set.
         NAMESPACE = 0x00,
-        /// The controller.
+        /// The controller that carries out the command.
         CONTROLLER = 0x01,
-        /// Active namespaces.
+        /// The identifiers of the active namespaces.
         ACTIVE_NAMESPACES = 0x02,
-        /// The identifiers of a namespace.
+        /// The identification descriptors of a namespace, for example its UUID.
         NAMESPACE_DESCRIPTORS = 0x03,
         /// A namespace, of the command set named in dword 11.
         NAMESPACE_OF_SET = 0x05,
         /// The controller, of the command set named in dword 11.
         CONTROLLER_OF_SET = 0x06,
-        /// Active namespaces of the command set named in dword 11.
+        /// The identifiers of the active namespaces of the command set named in dword 11.
         ACTIVE_NAMESPACES_OF_SET = 0x07,
-        /// A namespace, independent of its command set.
+        /// A namespace, with the fields that do not depend on its command set.
         NAMESPACE_COMMON = 0x08,
-        /// Allocated namespaces.
+        /// The identifiers of the allocated namespaces.
         ALLOCATED_NAMESPACES = 0x10,
-        /// An allocated namespace, of the NVM command set.
+        /// An allocated namespace, with the fields of the NVM command set.
         ALLOCATED_NAMESPACE = 0x11,
-        /// Controllers that a namespace is attached to.
+        /// The identifiers of the controllers that a namespace is attached to.
         NAMESPACE_CONTROLLERS = 0x12,
-        /// Controllers of the subsystem.
+        /// The identifiers of the subsystem's controllers.
         SUBSYSTEM_CONTROLLERS = 0x13,
-        /// Allocated namespaces of the command set named in dword 11.
+        /// The identifiers of the allocated namespaces of the command set named in dword 11.
         ALLOCATED_NAMESPACES_OF_SET = 0x1a,
-        /// Allocated namespace, of the command set named in dword 11.
+        /// An allocated namespace, of the command set named in dword 11.
         ALLOCATED_NAMESPACE_OF_SET = 0x1b,
-        /// Combinations of I/O command sets.
+        /// The combinations of I/O command sets that the controller supports.
         COMMAND_SETS = 0x1c,
     }
 }
@@ -44,19 +44,19 @@ open_enum! {
 open_enum! {
     /// An I/O command set.
     pub struct CommandSetIdentifier {
-        /// NVM.
+        /// The NVM command set.
         NVM = 0x00,
     }
 }
 
 layout! {
-    /// A power state (Base 5.17.2.1, figure "Power State Descriptor").
+    /// A power state of a controller (Base 5.17.2.1, figure "Power State Descriptor").
     pub struct PowerState: 32 {
         /// Maximum power; bits of `flags` select the unit.
         [0] power_max: U16,
         /// Zero.
         [2] reserved: u8,
-        /// Bit 0 scale, bit 1 non-operational.
+        /// Bit 0 selects the unit of `power_max`; bit 1: the state is non-operational.
         [3] flags: u8,
         /// Entry latency in microseconds.
         [4] entry_us: U32,
@@ -68,11 +68,11 @@ layout! {
 }
 
 layout! {
-    /// Identify Controller (Base 5.17.2.1, CNS 01h).
+    /// Data of Identify Controller (Base 5.17.2.1, CNS 01h).
     pub struct IdentifyController: 4096 {
-        /// PCI vendor; zero over fabrics.
+        /// PCI identifier of the vendor; zero over fabrics.
         [0] vendor: U16,
-        /// PCI subsystem vendor; zero over fabrics.
+        /// PCI identifier of the subsystem's vendor; zero over fabrics.
         [2] subsystem_vendor: U16,
         /// Serial number, ASCII padded with spaces.
         [4] serial: [u8; 20],
@@ -82,7 +82,7 @@ layout! {
         [64] firmware: [u8; 8],
         /// Recommended arbitration burst, as a power of two.
         [72] arbitration_burst: u8,
-        /// Vendor's IEEE identifier.
+        /// Organizationally unique identifier of the vendor, assigned by the IEEE.
         [73] ieee: [u8; 3],
         /// Multi-path: bit 0 several ports, bit 1 several controllers, bit 3 ANA.
         [76] multi_path: u8,
@@ -100,7 +100,7 @@ layout! {
         [92] events: U32,
         /// Attributes: bit 0 host identifiers of 128 bits, bit 6 traffic-based keep-alive.
         [96] attributes: U32,
-        /// Read recovery levels.
+        /// Supported read recovery levels, a bit each.
         [100] read_recovery: U16,
         /// Zero.
         [102] reserved_102: [u8; 9],
@@ -108,67 +108,68 @@ layout! {
         [111] kind: u8,
         /// Globally unique identifier of the field-replaceable unit.
         [112] fru: [u8; 16],
-        /// Retry delays, in units of 100 ms.
+        /// Delays after which a host retries a command, by the number in the command's status, in
+        /// units of 100 ms.
         [128] retry_delays: [U16; 3],
         /// Zero.
         [134] reserved_134: [u8; 119],
-        /// NVM subsystem report.
+        /// NVM subsystem report: bit 0 storage device, bit 1 enclosure.
         [253] subsystem_report: u8,
-        /// VPD write cycles.
+        /// Bits 6:0: remaining write cycles of the vital product data; bit 7: they are reported.
         [254] vpd_writes: u8,
-        /// Management endpoint.
+        /// Management endpoints: bit 0 at a two-wire port, bit 1 at a PCIe port.
         [255] management: u8,
-        /// Optional admin commands.
+        /// Supported optional admin commands, a bit each.
         [256] admin_commands: U16,
         /// Maximum number of outstanding Abort commands, zero-based.
         [258] aborts_max: u8,
-        /// Maximum number of outstanding event requests, zero-based.
+        /// Maximum number of outstanding Asynchronous Event Requests, zero-based.
         [259] event_requests_max: u8,
-        /// Firmware updates: bit 0 first slot read-only, bits 3:1 slots.
+        /// Firmware updates: bit 0 the first slot is read-only, bits 3:1 number of slots.
         [260] firmware_updates: u8,
         /// Log pages: bit 0 SMART by namespace, 1 effects, 2 extended data, 5 supported pages.
         [261] log_pages: u8,
-        /// Entries of the error log, zero-based.
+        /// Maximum number of entries of the error log, zero-based.
         [262] error_entries_max: u8,
-        /// Power states, zero-based.
+        /// Number of power states, zero-based.
         [263] power_states: u8,
-        /// Attributes of vendor specific commands.
+        /// Vendor specific admin commands: bit 0 they have the standard format.
         [264] vendor_commands: u8,
-        /// Autonomous power transitions.
+        /// Autonomous power state transitions: bit 0 they are supported.
         [265] power_transitions: u8,
-        /// Warning temperature, Kelvin.
+        /// Temperature from which on the controller warns, in Kelvin.
         [266] temperature_warning: U16,
-        /// Critical temperature, Kelvin.
+        /// Temperature that is critical, in Kelvin.
         [268] temperature_critical: U16,
-        /// Time to activate firmware, in units of 100 ms.
+        /// Maximum time for which activating firmware stops commands, in units of 100 ms.
         [270] firmware_time: U16,
-        /// Preferred size of the host memory buffer.
+        /// Preferred size of the host memory buffer, in units of 4 KiB.
         [272] host_buffer_wanted: U32,
-        /// Minimum size of the host memory buffer.
+        /// Minimum size of the host memory buffer, in units of 4 KiB.
         [276] host_buffer_needed: U32,
         /// Capacity of the subsystem in bytes.
         [280] capacity_total: U128,
         /// Capacity in bytes that belongs to no namespace.
         [296] capacity_free: U128,
-        /// Replay protected memory.
+        /// Replay protected memory blocks: bits 2:0 their number, zero for none.
         [312] replay_protected: U32,
-        /// Extended self-test time in minutes.
+        /// Time of an extended self-test in minutes.
         [316] self_test_minutes: U16,
-        /// Self-test options.
+        /// Self-tests: bit 0 the subsystem runs one at a time.
         [318] self_test: u8,
-        /// Firmware update granularity.
+        /// Granularity of firmware updates, in units of 4 KiB; zero: not reported.
         [319] firmware_granularity: u8,
         /// Granularity of the keep-alive timeout, in units of 100 ms; zero: no keep-alive.
         [320] keep_alive_granularity: U16,
-        /// Thermal management.
+        /// Thermal management by the host: bit 0 it is supported.
         [322] thermal: U16,
-        /// Minimum temperature of thermal management.
+        /// Minimum temperature of thermal management by the host, in Kelvin.
         [324] thermal_min: U16,
-        /// Maximum temperature of thermal management.
+        /// Maximum temperature of thermal management by the host, in Kelvin.
         [326] thermal_max: U16,
-        /// Sanitize capabilities.
+        /// Sanitize capabilities: bit 0 crypto erase, bit 1 block erase, bit 2 overwrite.
         [328] sanitize: U32,
-        /// Minimum entry size of the host memory buffer.
+        /// Minimum size of an entry of the host memory buffer, in units of 4 KiB.
         [332] host_buffer_entry_min: U32,
         /// Maximum number of entries of the host memory buffer.
         [336] host_buffer_entries_max: U16,
@@ -184,13 +185,13 @@ layout! {
         [344] ana_group_max: U32,
         /// Number of ANA groups.
         [348] ana_groups: U32,
-        /// Persistent event log.
+        /// Maximum size of the persistent event log, in units of 64 KiB.
         [352] persistent_log: U32,
-        /// Domain.
+        /// Identifier of the domain that the controller belongs to.
         [356] domain: U16,
         /// Zero.
         [358] reserved_358: [u8; 10],
-        /// Largest endurance group capacity.
+        /// Maximum capacity of an endurance group in bytes.
         [368] endurance_capacity_max: U128,
         /// Zero.
         [384] reserved_384: [u8; 128],
@@ -198,34 +199,36 @@ layout! {
         [512] submission_shift: u8,
         /// Completion entry size as powers of two: bits 3:0 minimum, bits 7:4 maximum.
         [513] completion_shift: u8,
-        /// Maximum number of outstanding commands of a queue; zero: the queue's size.
+        /// Maximum number of commands of one queue that the controller carries out at a time; zero:
+        /// not reported.
         [514] commands_max: U16,
         /// Largest namespace identifier.
         [516] namespaces: U32,
-        /// Optional NVM commands.
+        /// Supported optional NVM commands, a bit each.
         [520] commands: U16,
         /// Fused operations: bit 0 compare and write.
         [522] fused: U16,
-        /// Format attributes.
+        /// Attributes of the command Format NVM.
         [524] format: u8,
-        /// Volatile write cache: bit 0 present, bits 2:1 flush to all namespaces.
+        /// Volatile write cache: bit 0 there is one, bits 2:1 whether a flush may name all
+        /// namespaces (2: no, 3: yes).
         [525] write_cache: u8,
         /// Atomic write unit in blocks, zero-based.
         [526] atomic_blocks: U16,
         /// Atomic write unit in a power failure, in blocks, zero-based.
         [528] atomic_blocks_power_fail: U16,
-        /// Attributes of vendor specific I/O commands.
+        /// Vendor specific I/O commands: bit 0 they have the standard format.
         [530] vendor_io_commands: u8,
-        /// Namespace write protection.
+        /// Namespace write protection: bit 0 it is supported.
         [531] write_protection: u8,
         /// Atomic compare and write unit in blocks, zero-based.
         [532] atomic_compare_blocks: U16,
-        /// Copy descriptor formats.
+        /// Supported formats of the descriptors of Copy, a bit each.
         [534] copy_formats: U16,
-        /// Scatter gather lists: bits 1:0 supported, bit 2 keyed, bit 20 offsets in capsules, bit 21
-        /// transport data blocks.
+        /// Scatter gather lists: bits 1:0 they are supported, bit 2 keyed, bit 20 offsets in
+        /// capsules, bit 21 transport data blocks.
         [536] sgl: U32,
-        /// Maximum number of namespaces; zero: `namespaces`.
+        /// Maximum number of namespaces; zero: as many as `namespaces` says.
         [540] namespaces_max: U32,
         /// Maximum number of namespace attachments of the domain.
         [544] domain_attachments_max: U128,
@@ -243,17 +246,17 @@ layout! {
         [1796] response_capsule: U32,
         /// Offset of in-capsule data after the submission entry, in units of 16 bytes.
         [1800] capsule_data_offset: U16,
-        /// Fabrics controller attributes: bit 0 static controllers.
+        /// Fabrics controller attributes: bit 0 controllers are static.
         [1802] fabrics_attributes: u8,
         /// Maximum number of SGL data block descriptors of a command; zero: no limit.
         [1803] sgl_blocks_max: u8,
-        /// Optional fabrics commands: bit 0 Disconnect.
+        /// Supported optional Fabrics commands: bit 0 Disconnect.
         [1804] fabrics_commands: U16,
-        /// Type of the discovery controller.
+        /// Type of a discovery controller: 0 not reported, 1 direct, 2 central.
         [1806] discovery_kind: u8,
         /// Zero.
         [1807] reserved_1807: [u8; 241],
-        /// Power states.
+        /// The power states, of which `power_states` says the number.
         [2048] power: [PowerState; 32],
         /// Vendor specific.
         [3072] vendor_specific: [u8; 1024],
@@ -261,9 +264,9 @@ layout! {
 }
 
 layout! {
-    /// An LBA format (NVM 4.1.5.1, figure "LBA Format Data Structure").
+    /// A format of logical blocks (NVM 4.1.5.1, figure "LBA Format Data Structure").
     pub struct LbaFormat: 4 {
-        /// Metadata of a block in bytes.
+        /// Length of a block's metadata in bytes.
         [0] metadata_bytes: U16,
         /// Size of a block in bytes, as a power of two.
         [2] data_shift: u8,
@@ -273,62 +276,67 @@ layout! {
 }
 
 layout! {
-    /// Identify Namespace of the NVM command set (NVM 4.1.5.1, CNS 00h).
+    /// Data of Identify Namespace of the NVM command set (NVM 4.1.5.1, CNS 00h).
     pub struct IdentifyNamespace: 4096 {
-        /// Size in blocks.
+        /// Size of the namespace in blocks.
         [0] size: U64,
-        /// Capacity in blocks: how many can be allocated.
+        /// Capacity of the namespace: the number of blocks that can be allocated at a time.
         [8] capacity: U64,
         /// Number of allocated blocks.
         [16] utilization: U64,
-        /// Features: bit 1 the namespace has atomic units, bit 2 deallocated blocks are detected,
-        /// bit 3 identifiers are not reused, bit 4 the preferred granularities are reported.
+        /// Features: bit 1 the namespace has atomic units of its own, bit 2 reads of deallocated
+        /// blocks can be made to fail, bit 3 identifiers are not reused, bit 4 the preferred
+        /// granularities are reported.
         [24] features: u8,
         /// Number of LBA formats, zero-based.
         [25] formats: u8,
-        /// The format in use.
+        /// Index of the LBA format in use (bits 3:0), and location of the metadata (bit 4).
         [26] format: u8,
-        /// Metadata capabilities.
+        /// Supported locations of the metadata: bit 0 behind each block, bit 1 in a separate
+        /// buffer.
         [27] metadata: u8,
-        /// Protection capabilities.
+        /// Supported types of end-to-end protection, a bit each.
         [28] protection_capabilities: u8,
-        /// Protection in use.
+        /// Type of end-to-end protection in use (bits 2:0); zero for none.
         [29] protection: u8,
         /// Multi-path: bit 0 the namespace may be attached to several controllers.
         [30] sharing: u8,
         /// Reservations: bit 0 persist through power loss, bits 6:1 types, bit 7 ignore key as of
         /// revision 1.3.
         [31] reservations: u8,
-        /// Format progress.
+        /// Progress of Format NVM: bit 7 it is reported, bits 6:0 percent that remain.
         [32] format_progress: u8,
         /// Deallocation: bits 2:0 content of deallocated blocks (1: zeroes), bit 3 Write Zeroes may
         /// deallocate.
         [33] deallocate: u8,
-        /// Atomic write unit, zero-based.
+        /// Atomic write unit in blocks, zero-based.
         [34] atomic_blocks: U16,
-        /// Atomic write unit in a power failure, zero-based.
+        /// Atomic write unit in a power failure, in blocks, zero-based.
         [36] atomic_blocks_power_fail: U16,
-        /// Atomic compare and write unit, zero-based.
+        /// Atomic compare and write unit in blocks, zero-based.
         [38] atomic_compare_blocks: U16,
-        /// Atomic boundary.
+        /// Distance in blocks of the boundaries that no atomic write may cross, zero-based; zero:
+        /// there are none.
         [40] atomic_boundary: U16,
-        /// Offset of the atomic boundary.
+        /// Block at which the first atomic boundary lies.
         [42] atomic_boundary_offset: U16,
-        /// Atomic boundary in a power failure.
+        /// Distance in blocks of the boundaries that no write may cross to be atomic in a power
+        /// failure, zero-based; zero: there are none.
         [44] atomic_boundary_power_fail: U16,
-        /// Optimal I/O boundary.
+        /// Optimal I/O boundary in blocks: reads and writes are best if they do not cross its
+        /// multiples; zero: not reported.
         [46] boundary: U16,
-        /// Capacity in bytes.
+        /// Capacity of the namespace in bytes.
         [48] capacity_bytes: U128,
         /// Preferred write granularity in blocks, zero-based.
         [64] write_granularity: U16,
-        /// Preferred write alignment, zero-based.
+        /// Preferred write alignment in blocks, zero-based.
         [66] write_alignment: U16,
-        /// Preferred deallocate granularity, zero-based.
+        /// Preferred deallocate granularity in blocks, zero-based.
         [68] deallocate_granularity: U16,
-        /// Preferred deallocate alignment, zero-based.
+        /// Preferred deallocate alignment in blocks, zero-based.
         [70] deallocate_alignment: U16,
-        /// Optimal write size, zero-based.
+        /// Optimal write size in blocks, zero-based.
         [72] write_size: U16,
         /// Maximum number of blocks of one range of a Copy.
         [74] copy_range_max: U16,
@@ -338,21 +346,21 @@ layout! {
         [80] copy_ranges_max: u8,
         /// Zero.
         [81] reserved_81: [u8; 11],
-        /// ANA group.
+        /// Identifier of the namespace's ANA group.
         [92] ana_group: U32,
         /// Zero.
         [96] reserved_96: [u8; 3],
         /// Attributes: bit 0 write protected.
         [99] attributes: u8,
-        /// NVM set.
+        /// Identifier of the namespace's NVM set.
         [100] set: U16,
-        /// Endurance group.
+        /// Identifier of the namespace's endurance group.
         [102] endurance_group: U16,
         /// Globally unique identifier; zero for none.
         [104] nguid: [u8; 16],
         /// IEEE extended unique identifier; zero for none.
         [120] eui64: [u8; 8],
-        /// LBA formats.
+        /// The LBA formats, of which `formats` says the number.
         [128] lba_formats: [LbaFormat; 64],
         /// Vendor specific.
         [384] vendor_specific: [u8; 3712],
@@ -369,19 +377,19 @@ layout! {
         [1] sharing: u8,
         /// Reservations, as in [`IdentifyNamespace::reservations`].
         [2] reservations: u8,
-        /// Format progress.
+        /// Progress of Format NVM, as in [`IdentifyNamespace::format_progress`].
         [3] format_progress: u8,
-        /// ANA group.
+        /// Identifier of the namespace's ANA group.
         [4] ana_group: U32,
         /// Attributes: bit 0 write protected.
         [8] attributes: u8,
         /// Zero.
         [9] reserved: u8,
-        /// NVM set.
+        /// Identifier of the namespace's NVM set.
         [10] set: U16,
-        /// Endurance group.
+        /// Identifier of the namespace's endurance group.
         [12] endurance_group: U16,
-        /// Status: bit 0 ready.
+        /// Status: bit 0 the namespace is ready.
         [14] state: u8,
         /// Zero.
         [15] reserved_tail: u8,
@@ -391,12 +399,14 @@ layout! {
 layout! {
     /// The first bytes of Identify Controller of the NVM command set (NVM 4.1.5.3, CNS 06h).
     pub struct IdentifyNvmController: 16 {
-        /// Maximum size of a Verify, as a power of two of the smallest page; zero: no limit.
+        /// Maximum size of a Verify: the exponent of a power of two, in units of the smallest page;
+        /// zero: no limit.
         [0] verify_max_shift: u8,
-        /// Maximum size of a Write Zeroes, as a power of two of the smallest page; zero: no limit.
+        /// Maximum size of a Write Zeroes: the exponent of a power of two, in units of the smallest
+        /// page; zero: no limit.
         [1] write_zeroes_max_shift: u8,
-        /// Maximum size of a Write Uncorrectable, as a power of two of the smallest page; zero: no
-        /// limit.
+        /// Maximum size of a Write Uncorrectable: the exponent of a power of two, in units of the
+        /// smallest page; zero: no limit.
         [2] write_uncorrectable_max_shift: u8,
         /// Maximum number of ranges of a Dataset Management command.
         [3] discard_ranges_max: u8,
@@ -410,13 +420,13 @@ layout! {
 layout! {
     /// The first bytes of the NVM command set's part of Identify Namespace (NVM 4.1.5.2, CNS 05h).
     pub struct IdentifyNvmNamespace: 16 {
-        /// Storage tag mask.
+        /// Mask of the storage tag's bits that are compared.
         [0] tag_mask: U64,
-        /// Protection information capabilities.
+        /// Capabilities of protection information.
         [8] protection: u8,
         /// Zero.
         [9] reserved: [u8; 3],
-        /// Extended LBA format 0.
+        /// Storage tag size and protection information format of LBA format 0.
         [12] extended_format: U32,
     }
 }
@@ -438,9 +448,9 @@ open_enum! {
 layout! {
     /// The head of a namespace identification descriptor; the identifier follows.
     pub struct DescriptorHead: 4 {
-        /// The type of the identifier that follows.
+        /// The type of the identifier.
         [0] kind: DescriptorKind,
-        /// Length of the identifier that follows, in bytes.
+        /// Length of the identifier in bytes.
         [1] bytes: u8,
         /// Zero.
         [2] reserved: U16,

@@ -5,21 +5,21 @@ use zerocopy::little_endian::{U16, U32, U64, U128};
 open_enum! {
     /// The identifier of a log page: bits 7:0 of dword 10 of Get Log Page.
     pub struct LogPage {
-        /// Supported log pages.
+        /// List of the supported log pages.
         SUPPORTED = 0x00,
-        /// Errors.
+        /// Recent errors of commands.
         ERROR = 0x01,
         /// Health status and counters.
         SMART = 0x02,
-        /// Firmware slots.
+        /// Firmware slots and their revisions.
         FIRMWARE = 0x03,
         /// Namespaces that changed since the last read of this log.
         CHANGED_NAMESPACES = 0x04,
         /// Supported commands and their effects.
         EFFECTS = 0x05,
-        /// Asymmetric namespace access.
+        /// States of asymmetric namespace access.
         ANA = 0x0c,
-        /// Supported features.
+        /// Supported features and their effects.
         FEATURES = 0x12,
         /// Subsystems and ports, as a discovery controller reports them.
         DISCOVERY = 0x70,
@@ -37,25 +37,25 @@ layout! {
         [8] queue: U16,
         /// Identifier of the command.
         [10] cid: U16,
-        /// Status field of the command.
+        /// Status field of the command's completion.
         [12] status: U16,
         /// Location of the error: bits 7:0 byte, 10:8 bit; ffffh if not reported.
         [14] location: U16,
-        /// First block.
+        /// First block that the error concerns.
         [16] lba: U64,
-        /// The namespace identifier.
+        /// Identifier of the namespace.
         [24] nsid: U32,
         /// Vendor specific.
         [28] vendor: u8,
-        /// Transport ([`TransportKind`](super::TransportKind)).
+        /// Type of the transport ([`TransportKind`](super::TransportKind)).
         [29] transport: u8,
-        /// The command set.
+        /// The command set of the command, where `version` is 1.
         [30] command_set: u8,
         /// The command's opcode, where `version` is 1.
         [31] opcode: u8,
-        /// Command specific.
+        /// Information that depends on the command.
         [32] command: U64,
-        /// Transport specific.
+        /// Information that depends on the transport.
         [40] transport_specific: U16,
         /// Zero.
         [42] reserved: [u8; 21],
@@ -67,7 +67,8 @@ layout! {
 layout! {
     /// The health log (Base 5.16.1.3).
     pub struct SmartLog: 512 {
-        /// Bit 0 spare low, 1 temperature, 2 reliability, 3 read-only, 4 volatile backup.
+        /// Critical warnings: bit 0 spare low, 1 temperature, 2 reliability, 3 read-only, 4
+        /// volatile backup.
         [0] warning: u8,
         /// Temperature in Kelvin.
         [1] temperature: U16,
@@ -75,21 +76,21 @@ layout! {
         [3] spare: u8,
         /// Threshold of the available spare in percent.
         [4] spare_threshold: u8,
-        /// Used endurance in percent.
+        /// Used share of the estimated endurance in percent; may exceed 100.
         [5] used: u8,
-        /// Critical warnings of endurance groups.
+        /// Critical warnings of all endurance groups.
         [6] endurance_warning: u8,
         /// Zero.
         [7] reserved_7: [u8; 25],
-        /// Data read, in thousands of 512 bytes, rounded up.
+        /// Data read, in units of 1000 times 512 bytes, rounded up.
         [32] units_read: U128,
-        /// Data written, in thousands of 512 bytes, rounded up.
+        /// Data written, in units of 1000 times 512 bytes, rounded up.
         [48] units_written: U128,
         /// Number of read commands.
         [64] reads: U128,
         /// Number of write commands.
         [80] writes: U128,
-        /// Busy time in minutes.
+        /// Time for which the controller was busy with commands, in minutes.
         [96] busy_minutes: U128,
         /// Number of power cycles.
         [112] power_cycles: U128,
@@ -99,7 +100,7 @@ layout! {
         [144] unsafe_shutdowns: U128,
         /// Number of media errors.
         [160] media_errors: U128,
-        /// Number of entries that the error log has had.
+        /// Number of entries that the error log has had since the controller was made.
         [176] error_entries: U128,
         /// Time above the warning temperature, in minutes.
         [192] warning_minutes: U32,
@@ -107,7 +108,7 @@ layout! {
         [196] critical_minutes: U32,
         /// Temperatures of the sensors in Kelvin.
         [200] sensors: [U16; 8],
-        /// Thermal management; zero.
+        /// Counts and times of thermal management; zero.
         [216] thermal: [U32; 4],
         /// Zero.
         [232] reserved_232: [u8; 280],
@@ -117,11 +118,11 @@ layout! {
 layout! {
     /// The firmware slot log (Base 5.16.1.4).
     pub struct FirmwareLog: 512 {
-        /// Bits 2:0 number of the active slot.
+        /// Bits 2:0: number of the active firmware slot.
         [0] active: u8,
         /// Zero.
         [1] reserved_1: [u8; 7],
-        /// Revisions by slot.
+        /// Firmware revisions of the slots, in ASCII.
         [8] revisions: [[u8; 8]; 7],
         /// Zero.
         [64] reserved_64: [u8; 448],
@@ -131,9 +132,9 @@ layout! {
 layout! {
     /// The supported commands and their effects (Base 5.16.1.6): words of [`effect`].
     pub struct EffectsLog: 4096 {
-        /// Admin commands, indexed by opcode.
+        /// Words of the admin commands, indexed by opcode.
         [0] admin: [U32; 256],
-        /// I/O commands, indexed by opcode.
+        /// Words of the I/O commands, indexed by opcode.
         [1024] io: [U32; 256],
         /// Zero.
         [2048] reserved: [u8; 2048],
@@ -165,9 +166,9 @@ open_enum! {
 }
 
 layout! {
-    /// The beginning of the ANA log (Base 5.16.1.13).
+    /// The beginning of the ANA log (Base 5.16.1.13); [`AnaGroup`]s follow.
     pub struct AnaHeader: 16 {
-        /// Change count.
+        /// Number of changes of the log.
         [0] changes: U64,
         /// Number of groups that follow.
         [8] groups: U16,
@@ -177,15 +178,15 @@ layout! {
 }
 
 layout! {
-    /// A group of the ANA log, followed by its namespace identifiers.
+    /// A group of the ANA log; the identifiers of its namespaces follow.
     pub struct AnaGroup: 32 {
         /// Identifier of the group.
         [0] group: U32,
-        /// Number of namespaces that follow.
+        /// Number of namespace identifiers that follow.
         [4] namespaces: U32,
-        /// Change count of the group.
+        /// Number of changes of the group.
         [8] changes: U64,
-        /// State of the group.
+        /// State of the group's namespaces through this controller.
         [16] state: AnaState,
         /// Zero.
         [17] reserved: [u8; 15],

@@ -1,9 +1,9 @@
 //! Controller properties (Base 3.1.3) that exist over fabrics.
 
-/// Base Specification 2.0, as encoded in the version property.
+/// Version 2.0 of the Base Specification, as encoded in the version property.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// A property, identified by its offset.
+/// A property of a controller, identified by its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Property(pub u32);
 
@@ -25,9 +25,10 @@ impl Property {
 /// Controller capabilities (Base 3.1.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Maximum number of entries of a queue.
+    /// Maximum number of entries of a queue; zero-based on the wire.
     pub queue_entries_max: u16,
-    /// Maximum time to become ready after being enabled, in units of 500 ms.
+    /// Maximum time that the controller takes to become ready after it was enabled, in units of 500
+    /// ms.
     pub timeout: u8,
 }
 
@@ -50,7 +51,7 @@ impl Capabilities {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// Returns `true` if the controller is enabled.
+    /// Returns `true` if the host enables the controller.
     pub const fn is_enabled(self) -> bool {
         self.0 & 1 != 0
     }
@@ -60,27 +61,27 @@ impl Configuration {
         (self.0 >> 4) as u8 & 7
     }
 
-    /// Returns the memory page size, as a power of two above 4 KiB.
+    /// Returns the exponent `n` of the memory page size, which is 4 KiB times 2ⁿ.
     pub const fn page_shift(self) -> u8 {
         (self.0 >> 7) as u8 & 15
     }
 
-    /// Returns the arbitration mechanism.
+    /// Returns the arbitration mechanism of submission queues: 0 for round robin.
     pub const fn arbitration(self) -> u8 {
         (self.0 >> 11) as u8 & 7
     }
 
-    /// Returns the shutdown notification: 0 for none, 1 normal, 2 abrupt.
+    /// Returns the shutdown notification of the host: 0 for none, 1 for normal, 2 for abrupt.
     pub const fn shutdown(self) -> u8 {
         (self.0 >> 14) as u8 & 3
     }
 
-    /// Returns the size of a submission queue entry as a power of two.
+    /// Returns the exponent of the size of a submission queue entry, which is 2ⁿ bytes.
     pub const fn submission_shift(self) -> u8 {
         (self.0 >> 16) as u8 & 15
     }
 
-    /// Returns the size of a completion queue entry as a power of two.
+    /// Returns the exponent of the size of a completion queue entry, which is 2ⁿ bytes.
     pub const fn completion_shift(self) -> u8 {
         (self.0 >> 20) as u8 & 15
     }
@@ -95,7 +96,7 @@ impl ControllerState {
     pub const READY: u32 = 1;
     /// The controller does not support the configuration.
     pub const FATAL: u32 = 1 << 1;
-    /// Mask of the shutdown status; zero for no shutdown.
+    /// Mask of the bits of the shutdown status, which are zero without a shutdown.
     pub const SHUTDOWN: u32 = 3 << 2;
     /// A shutdown is in progress.
     pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;

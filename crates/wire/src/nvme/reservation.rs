@@ -33,9 +33,9 @@ layout! {
 layout! {
     /// The data of Reservation Acquire (Base 7.2).
     pub struct ReservationAcquire: 16 {
-        /// The key that is registered.
+        /// The key with which the host is registered.
         [0] current_key: U64,
-        /// The key to preempt.
+        /// The key of the registrants that are preempted.
         [8] preempt_key: U64,
     }
 }
@@ -43,7 +43,7 @@ layout! {
 layout! {
     /// The data of Reservation Release (Base 7.4).
     pub struct ReservationRelease: 8 {
-        /// The key that is registered.
+        /// The key with which the host is registered.
         [0] current_key: U64,
     }
 }
@@ -89,7 +89,7 @@ open_enum! {
     pub struct ReservationNoticeKind {
         /// No notice.
         EMPTY = 0,
-        /// A registration was preempted.
+        /// The host's registration was preempted.
         REGISTRATION_PREEMPTED = 1,
         /// The reservation was released.
         RELEASED = 2,
@@ -109,7 +109,7 @@ layout! {
         [9] waiting: u8,
         /// Zero.
         [10] reserved_10: [u8; 2],
-        /// The namespace identifier.
+        /// Identifier of the namespace.
         [12] nsid: U32,
         /// Zero.
         [16] reserved_16: [u8; 48],
