@@ -20,22 +20,26 @@ use crate::slab::{Linked, NONE};
 use crate::window::Seen;
 use crate::words::Words;
 
-/// Paths of an association.
+/// Maximum number of paths of an association.
 pub const PATHS_MAX: usize = 8;
 
-/// The time without an answer after which a peer counts as dead.
+/// The time after which a peer counts as dead if it leaves a hello or a request for an
+/// acknowledgement unanswered.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 /// The silence of a peer after which a keep-alive packet is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The silence after our last message from which the end that dialled asks its peer. It waits for
-/// answers, and a killed server says nothing. The time doubles up to [`KEEP_ALIVE`].
+/// The silence of the peer after which the end that dialled asks whether it is there, since a
+/// killed server says nothing. The time doubles with each question, up to [`KEEP_ALIVE`], and a
+/// message of this end resets it.
 const ASK_AFTER: Duration = Duration::from_millis(50);
 
-/// The time without a channel after which an association ends. The end that opened it waits for
-/// this time, the other end somewhat longer, so that a new channel seldom meets the end.
+/// The time without a channel after which an association ends at the end that opened it.
 const IDLE_OPENER: Duration = Duration::from_secs(5);
+
+/// The time without a channel after which an association ends at the end that accepted it. It is
+/// longer than [`IDLE_OPENER`], so that a new channel seldom meets the end of its association.
 const IDLE_ACCEPTOR: Duration = Duration::from_secs(10);
 
 /// The pause before a hello is repeated. It doubles each time, up to a second.
@@ -46,37 +50,43 @@ const HELLO_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) enum State {
     /// This end sends hellos. The peer's accept or refusal ends the state.
     Greeting { token: RetryBody, tries: u8, next: Instant },
-    /// This end has accepted. The first packet with this end's cookie ends the state.
+    /// This end has accepted the association. The first packet with this end's cookie ends the
+    /// state.
     Half,
-    /// Both ends know each other.
+    /// Both ends know each other's number and cookie.
     Up,
     /// The association is over; `Event::Down` follows the end of the last channel.
     Over(Down),
 }
 
-/// The state that a worker and a peer process share.
+/// The state that a worker shares with a peer process.
 pub(crate) struct Association {
     pub state: State,
-    /// The random numbers of this end and of the peer.
+    /// The random number that this end drew, which packets from the peer have to carry.
     pub cookie: u64,
+    /// The random number that the peer drew, which packets to the peer carry; zero until it is
+    /// known.
     pub peer_cookie: u64,
-    /// The peer's number for the association.
+    /// The number that the peer gave to the association.
     pub peer_place: u32,
     /// The association's index in the table of this end.
     pub place: u32,
     pub generation: u32,
     pub next: u32,
-    /// The largest packet that both ends receive.
+    /// The largest packet that both ends receive, in bytes.
     pub packet_bytes: u16,
     /// The number of packets that may be outstanding to the peer.
     pub credits: u16,
+    /// The number of packets in flight on all paths.
     pub in_flight: u16,
+    /// The places of the paths in the table of paths; [`NONE`] behind the last.
     pub paths: [u32; PATHS_MAX],
     pub words: Words,
     /// Serial numbers of channels that the peer opened.
     pub opened: Seen,
     /// The time since which the peer has left a request for an acknowledgement unanswered.
     pub waits_since: Option<Instant>,
+    /// The time at which the last packet of the peer arrived.
     pub heard_at: Instant,
     /// `true` if the association is in the queue of those with something to send.
     pub is_busy: bool,
@@ -117,18 +127,18 @@ impl Association {
         AssociationId { index: self.place, generation: self.generation }
     }
 
-    /// Returns the places of the paths.
+    /// Returns the places of the association's paths in the table of paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = u32> + use<> {
         self.paths.into_iter().take_while(|path| *path != NONE)
     }
 
-    /// Returns `true` if packets may carry records.
+    /// Returns `true` if this end may send packets with records.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, State::Up | State::Half)
     }
 
-    /// Ends the association: its channels end, and the association is removed after the last of
-    /// them.
+    /// Ends the association and all of its channels. The association is removed after the last of
+    /// its channels.
     pub(crate) fn end(&mut self, pools: &mut Pools, why: Down) {
         if matches!(self.state, State::Over(_)) {
             return;
@@ -160,8 +170,8 @@ impl Association {
         }
     }
 
-    /// Does the association's timed work: losses by age, probes, pings, hellos, the time-out of a
-    /// silent peer.
+    /// Does the association's work that is due: losses by age, probes, pings, and the end of the
+    /// association if its peer is silent or it has had no channel for too long.
     pub(crate) fn on_time(&mut self, pools: &mut Pools, now: Instant, secret: &mut Secret) {
         if self.waits_since.is_some_and(|since| now - since >= DEAD_AFTER) {
             return self.end(pools, Down::Silent);
@@ -199,7 +209,7 @@ impl Association {
         }
     }
 
-    /// Returns the silence after which the peer is asked whether it is there.
+    /// Returns the silence of the peer after which this end asks whether it is there.
     fn patience(&self) -> Duration {
         match self.words.is_initiator {
             true => (ASK_AFTER * (1 << self.words.asked.min(9))).min(KEEP_ALIVE),
@@ -207,13 +217,14 @@ impl Association {
         }
     }
 
-    /// Returns the time at which the association ends if it gets no channel until then.
+    /// Returns the time at which the association ends if it gets no channel until then; `None` if
+    /// it has one, or is not up.
     fn idle_until(&self) -> Option<Instant> {
         let limit = if self.words.is_initiator { IDLE_OPENER } else { IDLE_ACCEPTOR };
         self.words.idle_since.filter(|_| self.is_up()).map(|since| since + limit)
     }
 
-    /// Returns when the association needs attention next.
+    /// Returns the time of the association's next timed work; `None` if it is over.
     pub(crate) fn wake_at(&self, pools: &Pools, now: Instant) -> Option<Instant> {
         let dead = self.waits_since.map(|since| since + DEAD_AFTER);
         match self.state {
@@ -234,7 +245,8 @@ impl Association {
         }
     }
 
-    /// Returns the token for the next hello, if one is due, and schedules the hello after it.
+    /// Returns the token for the next hello, and schedules the hello after it; `None` if no hello
+    /// is due.
     pub(crate) fn hello(&mut self, now: Instant) -> Option<RetryBody> {
         let State::Greeting { token, tries, next } = self.state else { return None };
         if now < next {
@@ -246,8 +258,8 @@ impl Association {
         Some(token)
     }
 
-    /// Adds a path and begins to probe whether it carries full packets. Returns `false` without
-    /// room.
+    /// Adds a path, which `ask` says how to probe. Returns `false` if the association has
+    /// [`PATHS_MAX`] paths, or the table of paths is full.
     pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: Proof) -> bool {
         let count = self.paths().count();
         if count == PATHS_MAX || pools.paths.free() == 0 {
@@ -258,8 +270,8 @@ impl Association {
         true
     }
 
-    /// Stops using a path that fell silent while others are alive. Its pieces are sent again by
-    /// other paths, and the path is probed now and then.
+    /// Stops using a path that fell silent while the association has others. Its pieces are sent
+    /// again by the other paths, and the path is probed now and then.
     pub(crate) fn distrust(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         let path = &mut pools.paths[place];
         path.is_proven = false;
@@ -269,8 +281,8 @@ impl Association {
         self.land(pools, landed);
     }
 
-    /// Returns to the packet size that every path carries, since full packets may be lost on the
-    /// way.
+    /// Makes the packets of a path as small as every path carries, since full packets may be lost
+    /// on the way. The path is probed for full packets later.
     pub(crate) fn shrink(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         let path = &mut pools.paths[place];
         path.bytes = LEAST_BYTES;

@@ -20,11 +20,11 @@ pub const DELAY_MAX: Duration = Duration::from_millis(5);
 /// Tyche's largest batch level.
 pub const LEVEL_MAX: u32 = 64;
 
-/// The size of a request, in bytes, from which on it is not batched: large requests use the network
-/// well alone.
+/// The size in bytes from which on a request leaves alone, since large requests use the network
+/// well without a batch.
 pub const BATCHED_BYTES_MAX: u32 = 8192;
 
-/// Intervals without a change after which Tyche tries the neighbours of the level.
+/// Intervals without a change of level after which Tyche tries the neighbouring levels.
 const STABLE_INTERVALS: u32 = 10;
 
 /// The rule that says when requests leave.
@@ -34,15 +34,16 @@ pub enum Batch {
     Never,
     /// Requests leave together at the end of the turn that made them ready.
     Turn,
-    /// A batch leaves with this many requests, or when its first is [`DELAY_MAX`] old.
+    /// A batch leaves when it has this many requests, or when its first request is [`DELAY_MAX`]
+    /// old.
     Static(u32),
-    /// The level of [`Batch::Static`] follows the throughput.
+    /// As [`Batch::Static`], but the number of requests follows the throughput.
     Adaptive(Adaptive),
 }
 
 impl Batch {
     /// Returns `true` if a batch of `requests` requests leaves now. `first` is the time at which
-    /// its first request was queued.
+    /// its first request was queued; `turn_ends` says that a turn ends now.
     pub fn leaves(&self, now: Instant, requests: u32, first: Instant, turn_ends: bool) -> bool {
         let is_old = now - first >= DELAY_MAX;
         match self {
@@ -64,14 +65,14 @@ impl Batch {
     }
 }
 
-/// The search of a level among its neighbours.
+/// The state of the search for a better level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
     /// The level follows the throughput. The number counts the intervals without a change of level.
     Following(u32),
-    /// The level is one less than `level`, which completed `bytes`.
+    /// The level is one below `level`, with which an interval completed `bytes` bytes.
     TryingLess { level: u32, bytes: u64 },
-    /// The level is one more than `level`, which completed `bytes`.
+    /// The level is one above `level`, with which an interval completed `bytes` bytes.
     TryingMore { level: u32, bytes: u64 },
 }
 
@@ -83,16 +84,18 @@ pub struct Adaptive {
     search: Search,
     /// Bytes that the previous interval completed.
     before: u64,
+    /// The time at which this interval ends.
     ends: Instant,
     /// Bytes that this interval has completed.
     bytes: u64,
-    /// Samples of the number of outstanding requests in this interval.
+    /// Sum of the samples of the number of outstanding requests in this interval.
     outstanding: u64,
+    /// Number of samples in `outstanding`.
     samples: u64,
 }
 
 impl Adaptive {
-    /// Creates a level of one, whose first interval begins at `now`.
+    /// Creates the state with a level of one and a first interval that begins at `now`.
     pub fn new(now: Instant) -> Adaptive {
         Adaptive {
             level: 1,
@@ -116,12 +119,12 @@ impl Adaptive {
         self.samples += 1;
     }
 
-    /// Notes a completed request.
+    /// Notes a completed request of `bytes` bytes.
     pub fn completed(&mut self, bytes: u32) {
         self.bytes += u64::from(bytes);
     }
 
-    /// Ends the intervals that are over by `now`. Intervals between two calls count as one.
+    /// Ends the interval if it is over by `now`. However long it has lasted, it counts as one.
     pub fn advance(&mut self, now: Instant) {
         if now < self.ends {
             return;
@@ -186,7 +189,8 @@ impl Adaptive {
     }
 }
 
-/// Returns `true` if a neighbouring level is better: it completes at least 3 % more bytes.
+/// Returns `true` if a level that completed `new` bytes is better than one that completed `old`: by
+/// at least 3 %.
 fn is_better(new: u64, old: u64) -> bool {
     new > old && 100 * u128::from(new) >= 103 * u128::from(old)
 }
@@ -195,7 +199,8 @@ fn is_better(new: u64, old: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Steps through intervals of (bytes, mean outstanding, level afterwards).
+    /// Steps through intervals and asserts the levels. An entry is the bytes completed, the mean
+    /// number of outstanding requests, and the level afterwards.
     fn follow(adaptive: &mut Adaptive, table: &[(u64, u32, u32)]) {
         for (n, (bytes, outstanding, level)) in table.iter().enumerate() {
             adaptive.step(*bytes, *outstanding);

@@ -16,8 +16,8 @@ pub(crate) enum State {
     Open,
     /// The last message of this end is queued. The peer's reset or last message ends the state.
     Finishing,
-    /// The channel is over for its user. The acknowledgement of our reset ends the state, or the
-    /// peer's reset.
+    /// The channel is over for its user. The acknowledgement of this end's reset, or a reset of the
+    /// peer, ends the state.
     Leaving(Why),
     /// The channel is over for both ends. The return of the last message's buffer ends the state.
     Gone(Why),
@@ -28,20 +28,23 @@ pub(crate) enum State {
 pub(crate) enum Why {
     /// The peer closed the channel in order.
     Peer,
-    /// The peer closed at once.
+    /// The peer closed the channel at once.
     Reset,
     /// The peer is silent, or does not know the association any more.
     Lost,
-    /// The peer refused the association, for which this is the error number.
+    /// The peer refused the association; the value is the error number to report.
     Refused(i32),
     /// This end closed the channel.
     Local,
 }
 
-/// The numbers of `ECONNRESET`, `ETIMEDOUT` and `ECONNREFUSED` on Linux, as a socket would report
-/// them.
+/// The number of `ECONNRESET` on Linux: the error of a connection that its peer closed at once.
 pub(crate) const RESET: i32 = 104;
+
+/// The number of `ETIMEDOUT` on Linux: the error of a connection whose peer is silent.
 pub(crate) const TIMED_OUT: i32 = 110;
+
+/// The number of `ECONNREFUSED` on Linux: the error of a connection that its peer refused.
 pub(crate) const REFUSED: i32 = 111;
 
 impl Why {
@@ -66,7 +69,7 @@ pub(crate) enum Owed {
 }
 
 impl Owed {
-    /// Returns the record to send after a record of this kind was lost.
+    /// Returns the record to send after a record of kind `kind` was lost.
     pub(crate) fn again(kind: Kind) -> Owed {
         match kind {
             Kind::Reset => Owed::Reset,
@@ -76,7 +79,7 @@ impl Owed {
         }
     }
 
-    /// Returns the kind of the record that has to be sent.
+    /// Returns the kind of the record that has to be sent; `None` if there is none.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Owed::Nothing => None,
@@ -92,19 +95,21 @@ impl Owed {
 pub(crate) struct Channel {
     pub out: Outgoing,
     pub incoming: Incoming,
-    /// The index of the association.
+    /// The index of the channel's association in the table of associations.
     pub association: u32,
-    /// The number of channels that had this place before.
+    /// The number of channels that had this index before.
     pub generation: u32,
-    /// The next channel in the queue of channels with something to send.
+    /// The index of the next channel in the queue of channels with something to send.
     pub next: u32,
-    /// Bytes that the channel may still send in its turn; below zero after a long piece.
+    /// Bytes that the channel may still send in its turn of the deficit round robin; zero or less
+    /// after a long piece.
     pub deficit: i32,
-    /// Messages in the table of messages.
+    /// The number of the channel's outgoing messages in the table of messages.
     pub messages: u32,
-    /// The number of stops and goes that were sent.
+    /// The number of stops and goes that this end has asked for.
     pub stops: u32,
-    /// The serial number in the association. Its lower half is the channel's number on the wire.
+    /// The serial number of the channel in its association. The lower half is the channel's number
+    /// on the wire.
     pub serial: u32,
     pub state: State,
     pub owed: Owed,
@@ -138,7 +143,7 @@ impl Channel {
         }
     }
 
-    /// Returns the channel's name on the wire.
+    /// Returns the channel's name, which is its number on the wire.
     pub(crate) fn name(&self) -> u16 {
         self.serial as u16
     }
@@ -153,7 +158,8 @@ impl Channel {
         matches!(self.state, State::Leaving(_) | State::Gone(_))
     }
 
-    /// Returns `true` if the channel has something to send now.
+    /// Returns `true` if the channel has a record or a message to send now. `front_is_begun` says
+    /// that the first queued message is partly sent.
     pub(crate) fn has_words(&self, front_is_begun: bool) -> bool {
         let may = if front_is_begun { self.out.may_go_on() } else { self.out.may_begin() };
         self.owed != Owed::Nothing || !self.out.queue.is_empty() && may

@@ -12,12 +12,12 @@ use crate::slab::NONE;
 pub(crate) enum State {
     /// The place is free.
     Vacant,
-    /// A dial that has no channel yet. A free channel ends the state, or the end of the
+    /// A dial that has no channel yet. The state ends when a channel can be opened, or with the
     /// association.
     Waiting,
-    /// A dial whose channel the peer has not answered.
+    /// A dial whose channel the peer has not answered yet.
     Dialling,
-    /// Both ends know the connection. Either may end this state.
+    /// Both ends know the connection. Either may end the state.
     Open,
     /// The user has closed the connection. The end of its channel ends the state.
     Closing,
@@ -28,24 +28,27 @@ pub(crate) enum State {
 pub(crate) struct Conn {
     generation: u32,
     pub state: State,
-    /// The channel's identifier in the endpoint.
+    /// The channel's identifier in the endpoint; its index is [`NONE`] if there is no channel.
     pub channel: ConnId,
+    /// The tenant for which the connection's frames count.
     pub account: TenantId,
-    /// Frames that were sent and whose buffers were not returned.
+    /// Number of frames that were sent and whose buffers were not returned.
     pub frames: u32,
-    /// The event that takes further bytes of the connection, and the poll in which it was made.
+    /// The number of the poll whose event takes further received bytes of the connection, and the
+    /// event's index in the queue of events.
     pub open: (u64, u32),
 }
 
 /// The table of connections.
 pub(crate) struct Conns {
-    /// The number of this table's first connection. Lower numbers belong to another transport.
+    /// The index of this table's first connection. Lower indices belong to another transport.
     base: u32,
     all: Vec<Conn>,
+    /// The places that are free, used as a stack.
     free: Vec<u32>,
-    /// Connections by the places of their channels.
+    /// The place of each channel's connection, by the channel's index; [`NONE`] if it has none.
     by_channel: Vec<u32>,
-    /// Frames whose buffers were not returned, by account.
+    /// Number of frames whose buffers were not returned, by account.
     accounts: Vec<u32>,
 }
 
@@ -73,7 +76,7 @@ impl Conns {
         self.all.len() - self.free.len()
     }
 
-    /// Takes a free place, or returns `None` if every place is taken.
+    /// Takes a free place and returns it; `None` if every place is taken.
     pub(crate) fn take(&mut self, state: State) -> Option<u32> {
         let place = self.free.pop()?;
         self.all[place as usize].state = state;
@@ -101,31 +104,32 @@ impl Conns {
         id
     }
 
-    /// Returns the name of a connection.
+    /// Returns the identifier of the connection at a place.
     pub(crate) fn id(&self, place: u32) -> ConnId {
         ConnId { index: self.base + place, generation: self.all[place as usize].generation }
     }
 
-    /// Returns the place of the connection with this identifier, unless it is gone.
+    /// Returns the place of the connection with this identifier; `None` if the connection is gone.
     pub(crate) fn find(&self, id: ConnId) -> Option<u32> {
         let place = id.index.checked_sub(self.base)?;
         let conn = self.all.get(place as usize)?;
         (conn.generation == id.generation && conn.state != State::Vacant).then_some(place)
     }
 
-    /// Returns the channel of the connection with this identifier, if it has one.
+    /// Returns the channel of the connection with this identifier; `None` if it has none, or is
+    /// gone.
     pub(crate) fn channel(&self, id: ConnId) -> Option<ConnId> {
         let channel = self.all[self.find(id)? as usize].channel;
         (channel.index != NONE).then_some(channel)
     }
 
-    /// Returns the place of the connection that has a channel.
+    /// Returns the place of the connection to which a channel is assigned; `None` if there is none.
     pub(crate) fn of_channel(&self, channel: ConnId) -> Option<u32> {
         let place = *self.by_channel.get(channel.index as usize)?;
         (place != NONE && self.all[place as usize].channel == channel).then_some(place)
     }
 
-    /// Returns a connection.
+    /// Returns the connection at a place.
     pub(crate) fn at(&mut self, place: u32) -> &mut Conn {
         &mut self.all[place as usize]
     }
@@ -145,7 +149,7 @@ impl Conns {
         conn.account = account;
     }
 
-    /// Counts a frame that was sent.
+    /// Counts a frame that the connection at a place has sent.
     pub(crate) fn add_frame(&mut self, place: u32) {
         let conn = &mut self.all[place as usize];
         let of = conn.account.0 as usize;
@@ -156,14 +160,14 @@ impl Conns {
         self.accounts[of] += 1;
     }
 
-    /// Counts a frame whose buffer was returned.
+    /// Counts that the buffer of a connection's frame was returned.
     pub(crate) fn remove_frame(&mut self, place: u32) {
         let conn = &mut self.all[place as usize];
         conn.frames -= 1;
         self.accounts[conn.account.0 as usize] -= 1;
     }
 
-    /// Returns the frames of an account.
+    /// Returns the number of an account's frames whose buffers were not returned.
     pub(crate) fn queued(&self, account: TenantId) -> usize {
         self.accounts.get(account.0 as usize).map_or(0, |frames| *frames as usize)
     }

@@ -9,29 +9,30 @@ use core::time::Duration;
 
 use contract::Instant;
 
-/// The rule for the window of a path.
+/// The rule for the window of a path, which limits the bytes in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The window follows the delay.
+    /// The window follows the delay of packets.
     Delay,
-    /// The window is this number of packets, whatever happens (Tyche's windows; shaped links).
+    /// The window is this number of packets, whatever happens (as Tyche's windows, or for shaped
+    /// links).
     Fixed(u16),
 }
 
-/// Queueing delay that is aimed at, above the least round trip.
+/// The queueing delay that [`Policy::Delay`] aims at, above the least round trip.
 pub(crate) const TARGET: Duration = Duration::from_micros(50);
 
-/// The first window, in packets.
+/// The first window of a path, in packets.
 const FIRST_PACKETS: u32 = 16;
 
-/// The window after the packets' size has changed, in packets.
+/// The window of a path after the size of its packets has changed, in packets.
 const RESTART_PACKETS: u32 = 2;
 
-/// The window, in packets, from which on packets are not paced.
+/// The window from which on packets are not paced, in packets.
 const PACED_PACKETS: u32 = 8;
 
-/// The smallest window is 1/64 of a packet. A window below one packet means a pause between
-/// packets.
+/// The number by which a packet's bytes are divided for the smallest window. A window below one
+/// packet means a pause between packets.
 const LEAST_PART: u32 = 64;
 
 /// The longest pause between two packets. Longer round trips come from busy machines, not from a
@@ -42,38 +43,46 @@ const PAUSE_MAX: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     policy: Policy,
+    /// The largest packet of the path, in bytes.
     packet_bytes: u32,
+    /// The upper limit of the window, in bytes.
     window_max: u32,
+    /// The window in bytes. Below one packet, packets leave with pauses.
     window: u32,
     /// `true` until the first sign of a queue: the window grows by the bytes that are acknowledged
     /// (slow start).
     starting: bool,
     /// The time of the last cut. The window is cut at most once a round trip.
     cut_at: Instant,
-    /// The window before the last cut for a loss, restored if nothing was lost.
+    /// The window before the last cut for a loss, restored if the packet was not lost.
     before: u32,
-    /// Share of marked bytes, smoothed, in 1/1024.
+    /// Share of marked bytes, smoothed, in units of 1/1024.
     marked: u32,
 }
 
-/// The news of an acknowledgement about the path.
+/// The information about a path that an acknowledgement brings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signal {
+    /// Bytes of the packets that were acknowledged.
     pub acked_bytes: u32,
-    /// The round-trip time of a full packet, without the peer's delay of the acknowledgement.
-    /// `None` for a small packet, whose time says nothing about the window.
+    /// The round-trip time of a packet of at least half the full size, without the peer's delay of
+    /// the acknowledgement. `None` if there was none: the time of a small packet says nothing about
+    /// the window.
     pub delay: Option<Duration>,
+    /// The least round trip of the last seconds.
     pub least: Duration,
+    /// The smoothed round-trip time.
     pub smoothed: Duration,
-    /// The network marked packets of ours.
+    /// `true` if the network has marked packets of this end for congestion.
     pub marked: bool,
-    /// `true` if the window, and not the lack of messages, limited what was sent.
+    /// `true` if packets took up at least half of the window when an acknowledged packet was sent,
+    /// so that the window limits what is sent.
     pub was_limited: bool,
 }
 
 impl Control {
-    /// Returns the first window of a path whose packets are at most `packet_bytes`, with at most
-    /// `packets_max` in flight.
+    /// Returns the first window of a path whose packets have at most `packet_bytes` bytes, and of
+    /// which at most `packets_max` are in flight.
     pub(crate) fn new(policy: Policy, packet_bytes: usize, packets_max: usize) -> Control {
         let packet_bytes = packet_bytes as u32;
         let packets = match policy {
@@ -94,8 +103,7 @@ impl Control {
         }
     }
 
-    /// Returns the number of bytes that may be in flight. A window smaller than a packet still lets
-    /// one packet out.
+    /// Returns the number of bytes that may be in flight: at least one packet.
     pub(crate) fn window(&self) -> u32 {
         self.window.max(self.packet_bytes)
     }
@@ -105,8 +113,8 @@ impl Control {
         self.policy == Policy::Delay && self.window < PACED_PACKETS * self.packet_bytes
     }
 
-    /// Returns the pause after a packet of `bytes` bytes, if the window is so small that it is
-    /// paced.
+    /// Returns the pause after a packet of `bytes` bytes; `None` if the window is large enough to
+    /// go without pauses.
     pub(crate) fn pause(&self, bytes: u32, smoothed: Duration) -> Option<Duration> {
         if !self.is_paced() {
             return None;
@@ -115,8 +123,8 @@ impl Control {
         Some(Duration::from_nanos(nanos).min(PAUSE_MAX))
     }
 
-    /// Restarts with a short window after the size of packets changed: the least round-trip time
-    /// must be measured again, without a queue of our own.
+    /// Restarts with a short window after the size of packets has changed. The least round-trip
+    /// time must be measured again, without a queue that this end has caused.
     pub(crate) fn restart(&mut self) {
         if self.policy == Policy::Delay {
             self.window = RESTART_PACKETS * self.packet_bytes;
@@ -124,7 +132,8 @@ impl Control {
         }
     }
 
-    /// Grows or keeps the window after an acknowledgement.
+    /// Adapts the window to an acknowledgement: cuts it if packets were late or marked, and lets it
+    /// grow if it limited what was sent.
     pub(crate) fn acknowledged(&mut self, now: Instant, signal: &Signal) {
         if self.policy != Policy::Delay {
             return;
@@ -155,7 +164,7 @@ impl Control {
         }
     }
 
-    /// Cuts the window after a loss.
+    /// Halves the window after a loss, at most once a round trip.
     pub(crate) fn lost(&mut self, now: Instant, smoothed: Duration) {
         if self.policy == Policy::Delay {
             self.starting = false;
@@ -166,15 +175,15 @@ impl Control {
         }
     }
 
-    /// Undoes the last cut of the window that was made for a loss: the packet arrived after all.
+    /// Undoes the last cut of the window for a loss, since the packet arrived after all.
     pub(crate) fn was_not_lost(&mut self) {
         if self.policy == Policy::Delay {
             self.window = self.window.max(self.before);
         }
     }
 
-    /// Multiplies the window by `parts`/1024, at most once a round trip. Returns `true` if it was
-    /// cut.
+    /// Multiplies the window by `parts`/1024, at most once a round trip. Returns `false` if the
+    /// last cut is more recent.
     fn cut(&mut self, now: Instant, smoothed: Duration, parts: u32) -> bool {
         if self.cut_at > Instant::ZERO && now - self.cut_at < smoothed {
             return false;

@@ -1,18 +1,18 @@
-//! Credits: the number of packets that a peer may have outstanding to us, so that packets are not
-//! dropped for lack of our memory.
+//! Credits: the number of packets that a peer may have outstanding to this end, so that packets are
+//! not dropped for lack of memory.
 
-/// The credits that every association has. With fewer, a lost packet could not be recovered.
+/// The minimum of an association's credits. With fewer, a lost packet could not be recovered.
 pub(crate) const LEAST: u16 = 2;
 
-/// The maximum of an association's credits: no path has more than twice as many packets in flight.
+/// The maximum of an association's credits: twice as many packets as one path may have in flight.
 const MOST: usize = 256;
 
-/// The number of credits that are granted for each chunk. Peers seldom use their credits all at
-/// once.
+/// The number of credits that all associations together get for each chunk. Peers seldom use their
+/// credits all at once.
 const OVERCOMMIT: usize = 4;
 
 /// Returns the credits of one of `associations` associations that share `chunks` chunks, of which
-/// `free` are free now. `is_pressed` halves the credits, after chunks ran out lately.
+/// `free` are free now. `is_pressed` halves the association's share, since few chunks are free.
 pub(crate) fn grant(chunks: usize, free: usize, associations: usize, is_pressed: bool) -> u16 {
     let share = OVERCOMMIT * chunks / associations.max(1);
     let share = if is_pressed { share / 2 } else { share };

@@ -4,14 +4,15 @@ use alloc::vec::Vec;
 
 use contract::Instant;
 
-/// The position of an association without a deadline.
+/// The heap position of an association without a deadline.
 const ABSENT: u32 = u32::MAX;
 
-/// At most one deadline for each of a fixed number of places.
+/// At most one deadline for each of a fixed number of associations.
 pub(crate) struct Deadlines {
-    /// The heap of deadlines and places: no entry is earlier than its parent, at half its position.
+    /// The heap of deadlines and places of associations: no entry at position n is earlier than its
+    /// parent, at position (n − 1) / 2.
     heap: Vec<(Instant, u32)>,
-    /// The position of each place in the heap.
+    /// The position of each association in the heap, by its place; [`ABSENT`] without a deadline.
     positions: Vec<u32>,
 }
 
@@ -20,12 +21,13 @@ impl Deadlines {
         Deadlines { heap: Vec::with_capacity(max), positions: alloc::vec![ABSENT; max] }
     }
 
-    /// Returns the earliest deadline and its place.
+    /// Returns the earliest deadline and the place of its association; `None` if there is no
+    /// deadline.
     pub(crate) fn first(&self) -> Option<(Instant, u32)> {
         self.heap.first().copied()
     }
 
-    /// Sets or removes the deadline of a place.
+    /// Sets the deadline of the association at a place, or removes it.
     pub(crate) fn set(&mut self, place: u32, deadline: Option<Instant>) {
         let position = self.positions[place as usize];
         match (deadline, position) {

@@ -1,4 +1,4 @@
-//! A map from numbers to indexes with a fixed size: open addressing with linear probing.
+//! A map of a fixed size from numbers to indices, with open addressing and linear probing.
 //!
 //! Nothing is allocated after creation. A removal moves later entries back instead of leaving
 //! marks, so that the map does not slow down over time.
@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use crate::slab::NONE;
 
-/// A map of at most half as many entries as it has places.
+/// A map from numbers to indices, at most half full.
 pub(crate) struct Directory {
-    /// Keys and values; a value of [`NONE`] marks an empty place.
+    /// Keys and values; an empty place has the value [`NONE`].
     places: Vec<(u64, u32)>,
 }
 
@@ -20,19 +20,19 @@ impl Directory {
         Directory { places: vec![(0, NONE); (2 * max).next_power_of_two().max(2)] }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` if the map does not have the key.
     pub(crate) fn get(&self, key: u64) -> Option<u32> {
         let place = self.find(key);
         (self.places[place].1 != NONE).then(|| self.places[place].1)
     }
 
-    /// Sets the value of a key.
+    /// Sets the value of a key. The map must have room for it.
     pub(crate) fn insert(&mut self, key: u64, value: u32) {
         let place = self.find(key);
         self.places[place] = (key, value);
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key, if the map has it.
     pub(crate) fn remove(&mut self, key: u64) {
         let mut hole = self.find(key);
         let mut at = hole;
@@ -53,7 +53,7 @@ impl Directory {
         self.places[hole].1 = NONE;
     }
 
-    /// Returns the place of a key, or the empty place where it would be.
+    /// Returns the position in `places` of a key, or the empty one where it belongs.
     fn find(&self, key: u64) -> usize {
         let mut place = self.home(key);
         while self.places[place].1 != NONE && self.places[place].0 != key {
@@ -62,7 +62,7 @@ impl Directory {
         place
     }
 
-    /// Returns the first place to search for a key (Fibonacci hashing).
+    /// Returns the position in `places` at which the search for a key begins (Fibonacci hashing).
     fn home(&self, key: u64) -> usize {
         let mixed = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (self.places.len() - 1)

@@ -26,32 +26,32 @@ use crate::settings::Settings;
 use crate::slab::{NONE, Queue, Slab};
 use crate::station::Station;
 
-/// Answers of the handshake that may be queued.
+/// Maximum number of queued answers to packets of the handshake and of unknown associations.
 const ANSWERS_MAX: usize = 64;
 
 /// A packet that a lane received. Its buffer is lent until [`Endpoint::take_back`] returns it.
 #[derive(Debug)]
 pub struct Arrived {
-    /// The number of the lane.
+    /// The number of the lane that received the packet.
     pub lane: u8,
-    /// The station that sent it.
+    /// The station that sent the packet.
     pub from: Station,
-    /// The buffer.
+    /// The buffer with the packet.
     pub buf: Buf,
     /// Offset of the packet in the buffer.
     pub at: usize,
     /// Bytes that arrived, padding of the network included.
     pub bytes: usize,
-    /// The network marked the packet: a queue is long.
+    /// `true` if the network has marked the packet for congestion.
     pub is_marked: bool,
 }
 
 /// All associations of a worker or of a client process.
 ///
-/// The owner hands in packets with [`receive`](Endpoint::receive), fetches packets with
+/// The user hands in packets with [`receive`](Endpoint::receive), fetches packets with
 /// [`transmit`](Endpoint::transmit) until there is none, and calls [`advance`](Endpoint::advance)
-/// at [`wake_at`](Endpoint::wake_at). Nothing is allocated after [`new`](Endpoint::new) but the keys
-/// of a sealed association, in its handshake.
+/// at [`wake_at`](Endpoint::wake_at). Nothing is allocated after [`new`](Endpoint::new) but the
+/// keys of a sealed association, in its handshake.
 pub struct Endpoint {
     pub(crate) settings: Settings,
     pub(crate) associations: Slab<Association>,
@@ -59,15 +59,17 @@ pub struct Endpoint {
     /// Associations with something to send.
     busy: Queue,
     deadlines: Deadlines,
+    /// The number of associations that each place of the table had before.
     generations: alloc::vec::Vec<u32>,
     pub(crate) secret: Secret,
-    /// Associations by the peer's cookie.
+    /// Places of associations, by the peer's cookie.
     pub(crate) by_peer: Directory,
+    /// Answers that wait to be sent.
     pub(crate) answers: VecDeque<Answer>,
-    /// Numbers of associations that we accepted, by the peer's address.
+    /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,
     pub(crate) rates: crate::greet::Rates,
-    /// The seals of the associations, if there is a key.
+    /// The seals of the associations; `None` if the endpoint has no key.
     pub(crate) seals: Option<Seals>,
 }
 
@@ -100,7 +102,8 @@ impl Endpoint {
     }
 
     /// Begins an association with the endpoint at a station. [`Event::Up`] or [`Event::Down`]
-    /// follows. Channels may be opened at once. Returns `None` if every place is taken.
+    /// follows, but channels may be opened at once. Returns `None` if there is no room for an
+    /// association or its path.
     pub fn dial(&mut self, now: Instant, lane: u8, to: Station) -> Option<AssociationId> {
         let token = wire::packets::RetryBody { minute: 0.into(), proof: [0; 16] };
         let state = State::Greeting { token, tries: 0, next: now };
@@ -113,7 +116,8 @@ impl Endpoint {
         Some(self.associations[place].id())
     }
 
-    /// Creates an association with its first path.
+    /// Creates an association with its first path and returns its place; `None` if there is no
+    /// room.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -139,9 +143,9 @@ impl Endpoint {
         Some(place)
     }
 
-    /// Adds a path to an association that we dialled: another lane, another station of the peer,
-    /// or both. Packets go by it once the peer has proved that it receives there. Returns `false`
-    /// if there is no room, or the association is not up.
+    /// Adds a path to an association that this end has dialled: another lane, another station of
+    /// the peer, or both. Packets go by the path once the peer has proved that it receives there.
+    /// Returns `false` if there is no room, or the association is not up.
     pub fn add_path(
         &mut self,
         now: Instant,
@@ -162,9 +166,9 @@ impl Endpoint {
         is_added
     }
 
-    /// Opens a channel. Messages may be sent at once; [`Event::Opened`] follows when the peer
-    /// knows it, or [`Event::Closed`]. Returns `None` if there is no room, or if the association
-    /// is gone or was not dialled by us.
+    /// Opens a channel. Messages may be sent at once; [`Event::Opened`] follows when the peer knows
+    /// the channel, or [`Event::Closed`]. Returns `None` if there is no room, or if the association
+    /// is gone or was not dialled by this end.
     pub fn connect(&mut self, association: AssociationId) -> Option<ConnId> {
         let place = self.find(association)?;
         let association = &mut self.associations[place];
@@ -183,13 +187,14 @@ impl Endpoint {
         self.pools.messages.free().saturating_sub(kept)
     }
 
-    /// Queues a message. It is delivered exactly once: after all earlier messages if it is
-    /// `strict`, and then before all later ones; otherwise in any order down to the last strict one
-    /// before it. A message to a channel that is over is dropped; its body comes back in
-    /// [`Event::Sent`] nevertheless.
+    /// Queues a message, which is delivered exactly once. A `strict` message is delivered after all
+    /// earlier messages of its channel and before all later ones. Another message may be delivered
+    /// in any order after the last strict one before it. A message to a channel that is over is
+    /// dropped; its body comes back in [`Event::Sent`] nevertheless.
     ///
     /// # Panics
-    /// Panics without [`room`](Endpoint::room).
+    /// Panics if the table of messages is full, which it is not while [`room`](Endpoint::room) is
+    /// above zero.
     pub fn send(&mut self, conn: ConnId, frame: Frame, strict: bool) {
         let Some(place) = self.pools.place(conn).filter(|_| self.may_send(conn)) else {
             let buf = frame.body.map(crate::event::BufOf);
@@ -202,15 +207,16 @@ impl Endpoint {
         self.refresh(association);
     }
 
-    /// Returns `true` if messages of a channel are sent: neither end has ended it.
+    /// Returns `true` if messages can be sent on a channel: neither end has ended it.
     pub fn may_send(&self, conn: ConnId) -> bool {
         let place = self.pools.place(conn);
         let state = place.map(|place| self.pools.channels[place].state);
         matches!(state, Some(ChannelState::Opening | ChannelState::Open))
     }
 
-    /// Ends our direction after the queued messages. The peer's end follows, then
-    /// [`Event::Closed`].
+    /// Ends this end's direction of a channel after the queued messages, or the whole channel at
+    /// once if the table of messages is full. [`Event::Closed`] follows when the peer's direction
+    /// has ended, too.
     pub fn finish(&mut self, conn: ConnId) {
         let Some(place) = self.pools.place(conn) else { return };
         let channel = &mut self.pools.channels[place];
@@ -227,7 +233,7 @@ impl Endpoint {
         self.refresh(association);
     }
 
-    /// Ends a channel at once: queued messages are dropped.
+    /// Ends a channel at once; messages that were not sent are dropped.
     pub fn close(&mut self, conn: ConnId) {
         let Some(place) = self.pools.place(conn) else { return };
         let association = self.pools.channels[place].association;
@@ -240,7 +246,7 @@ impl Endpoint {
         self.set_pause(conn, true);
     }
 
-    /// Ends a [`pause`](Endpoint::pause).
+    /// Resumes the delivery of a channel's messages after a [`pause`](Endpoint::pause).
     pub fn resume(&mut self, conn: ConnId) {
         self.set_pause(conn, false);
     }
@@ -256,7 +262,8 @@ impl Endpoint {
         self.refresh(association);
     }
 
-    /// Returns the bytes of a channel's messages that are not acknowledged.
+    /// Returns the number of bytes in messages of a channel that are not wholly acknowledged; zero
+    /// if the channel is gone.
     pub fn unsent(&self, conn: ConnId) -> usize {
         self.pools.place(conn).map_or(0, |place| self.pools.channels[place].out.unsent as usize)
     }
@@ -275,7 +282,7 @@ impl Endpoint {
     }
 
     /// Processes a packet that arrived. Packets for others, damaged packets and repeated packets
-    /// change nothing.
+    /// deliver nothing.
     pub fn receive(&mut self, now: Instant, arrived: Arrived) {
         let Arrived { lane, from, mut buf, at, bytes, is_marked } = arrived;
         self.pools.counters.arrived += 1;
@@ -320,8 +327,8 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    /// Returns the association and the path that a packet belongs to, if its cookie and station are
-    /// right.
+    /// Returns the places of the association and the path that a packet belongs to; `None` if its
+    /// cookie is wrong, or it came from another station.
     fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
@@ -331,7 +338,8 @@ impl Endpoint {
         self.associations[place].paths().find(comes_by).map(|path| (place, path))
     }
 
-    /// Returns the association that a packet names, if it has the right cookie.
+    /// Returns the place of the association that a packet names; `None` unless the association is
+    /// up and the packet has its cookie.
     fn addressee(&self, head: &Head) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
         let association = self.associations.get(place)?;
@@ -339,7 +347,7 @@ impl Endpoint {
         (is_ours && head.association >> 24 == u32::from(self.settings.worker)).then_some(place)
     }
 
-    /// Returns the next event.
+    /// Removes and returns the next event; `None` if there is none.
     pub fn event(&mut self) -> Option<Event> {
         self.pools.events.pop_front()
     }
@@ -349,7 +357,7 @@ impl Endpoint {
         !self.pools.events.is_empty()
     }
 
-    /// Starts or stops answering hellos.
+    /// Sets whether the endpoint answers hellos.
     pub fn accept(&mut self, accepts: bool) {
         self.settings.accepts = accepts;
     }
@@ -364,13 +372,14 @@ impl Endpoint {
         &buf.bytes()[delivery.at as usize..][..delivery.bytes as usize]
     }
 
-    /// Gives the bytes of a delivery back.
+    /// Gives the bytes of a delivery back to the endpoint.
     pub fn give(&mut self, delivery: Delivery) {
         let Pools { chunks, returned, .. } = &mut self.pools;
         crate::pools::let_go(chunks, returned, delivery.chunk);
     }
 
-    /// Returns the buffer of a packet that is not needed any more, for the lane that lent it.
+    /// Returns a buffer that is not needed any more, to be given back to its lane; `None` if there
+    /// is none.
     pub fn take_back(&mut self) -> Option<Buf> {
         self.pools.returned.pop_front()
     }
@@ -412,7 +421,7 @@ impl Endpoint {
         packet.slices(&self.pools.messages)
     }
 
-    /// Releases the loans of a packet that a lane has sent or dropped.
+    /// Releases the bodies that a packet has lent to a lane, once the lane has sent or dropped it.
     pub fn gone(&mut self, lent: Lent) {
         let mut at = lent.0;
         while at != NONE {
@@ -435,8 +444,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns when [`advance`](Endpoint::advance) and then [`transmit`](Endpoint::transmit) are to
-    /// be called, if nothing happens before. Call it when there is nothing to transmit.
+    /// Returns the time at which [`advance`](Endpoint::advance) and then
+    /// [`transmit`](Endpoint::transmit) are to be called, if nothing happens before; `None` if
+    /// nothing is due. To be called when there is nothing to transmit.
     pub fn wake_at(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| at)
     }
@@ -494,8 +504,8 @@ impl Endpoint {
     }
 }
 
-/// Lets a packet for an association in: opens it if it is sealed, and adds the path of a probe from
-/// a new station. The packet is `head.bytes` bytes of the buffer from `at` on.
+/// Finds the association and the path of a packet, and opens the packet if it is sealed. A probe
+/// from a new station adds a path. The packet is `head.bytes` bytes of the buffer from `at` on.
 ///
 /// # Errors
 /// The reason that the packet is dropped. Nothing of the endpoint has changed then.
@@ -518,7 +528,7 @@ fn enter(
     Ok(Entered { association: place, path, bytes })
 }
 
-/// Counts a packet that was not let in. A peer that is not known hears that.
+/// Counts a packet that was dropped. A packet of an unknown association is answered with a reset.
 fn drop_packet(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -538,14 +548,16 @@ fn drop_packet(
     }
 }
 
-/// Returns the association for which a probe from a new station may add a path.
+/// Returns the place of the association to which a packet from a new station adds a path; `None` if
+/// the packet is no probe, or this end has dialled the association.
 fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
     let place = endpoint.addressee(head)?;
     let is_initiator = endpoint.associations[place].words.is_initiator;
     (head.kind == PacketKind::PROBE && !is_initiator).then_some(place)
 }
 
-/// Adds a path for a probe that came from a new station with the right cookie.
+/// Adds a path for a probe that came from a new station with the right cookie. Returns the path's
+/// place; `None` if there is no room.
 fn new_path(
     endpoint: &mut Endpoint,
     head: &Head,

@@ -1,5 +1,5 @@
-//! The door for packets of associations: whether a packet is the peer's. Nothing changes before that
-//! is known.
+//! The entrance of packets that name an association: each is checked to come from the peer, before
+//! it changes any state.
 
 use wire::packets::TAG_BYTES;
 
@@ -9,29 +9,30 @@ use crate::pools::Pools;
 use crate::seals::Seals;
 use crate::window::Seen;
 
-/// A packet that was let in.
+/// The association and the path of a packet that comes from the peer.
 pub(crate) struct Entered {
     pub association: u32,
     pub path: u32,
-    /// Bytes of the packet without the proof behind it.
+    /// Length of the packet in bytes, without the proof behind it.
     pub bytes: usize,
 }
 
 /// The reason that a packet is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// No association or path of ours has the packet.
+    /// The packet belongs to no association or path of this endpoint.
     Unknown,
-    /// The packet is not sealed, but its association is; or the other way round.
+    /// The packet is not sealed, but its association is, or the other way round.
     Unsealed,
     /// A packet with this number was received before, so this one was not opened.
     Repeated,
-    /// The seal is wrong.
+    /// The packet's proof is wrong, so it was forged or damaged.
     Forged,
 }
 
-/// Opens a packet of an association in place, if the association is sealed. Returns its bytes
-/// without the proof. `path` is `None` for a packet that came by a path which is to be added.
+/// Decrypts a packet of an association in place and checks its proof, if the endpoint has a key.
+/// Returns the packet's length in bytes without the proof. `path` is `None` for a packet that came
+/// by a path which is to be added.
 ///
 /// # Errors
 /// The reason that the packet is dropped. Nothing but the packet has changed then.

@@ -9,9 +9,9 @@ use crate::station::Station;
 /// The identifier of an association. The generation tells successive users of one place apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AssociationId {
-    /// Place in the endpoint's table.
+    /// Index in the endpoint's table of associations.
     pub index: u32,
-    /// Number of associations that used the place before.
+    /// Number of associations that had the index before.
     pub generation: u32,
 }
 
@@ -22,20 +22,20 @@ pub struct Delivery {
     pub(crate) chunk: u32,
     pub(crate) at: u32,
     pub(crate) bytes: u32,
-    /// Offset in the message.
+    /// Offset of the bytes in the message.
     pub offset: u32,
-    /// The last bytes of the message.
+    /// `true` if these are the last bytes of the message.
     pub is_last: bool,
 }
 
 /// The reason for the end of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Down {
-    /// The peer is silent.
+    /// The peer has not answered for too long.
     Silent,
     /// The peer does not know the association any more.
     Reset,
-    /// The peer refused the association; the number is one of `wire::packets::REFUSED_…`.
+    /// The peer refused the association; the value is one of `wire::packets::REFUSED_…`.
     Refused(u32),
     /// This end closed the association.
     Local,
@@ -63,35 +63,35 @@ pub enum Event {
     Up(AssociationId),
     /// An association has ended, after all of its channels.
     Down(AssociationId, Down),
-    /// A channel is open: accepted or asked for.
+    /// A channel is open: the peer has opened it, or has answered this end's open.
     Opened {
         /// The channel's identifier.
         conn: ConnId,
-        /// The association it belongs to.
+        /// The association that the channel belongs to.
         association: AssociationId,
         /// The station of the association's first path.
         peer: Station,
     },
-    /// Bytes arrived on a channel.
+    /// Bytes of a message arrived on a channel.
     Received {
         /// The channel of the message.
         conn: ConnId,
-        /// The bytes, to be given back.
+        /// The bytes, to be returned with [`give`](crate::Endpoint::give).
         delivery: Delivery,
     },
     /// A message was delivered to the peer's endpoint, or dropped with its channel. Its body
-    /// returns.
+    /// returns to the user.
     Sent {
-        /// The channel.
+        /// The channel of the message.
         conn: ConnId,
-        /// The body, if the message had one.
+        /// The body; `None` if the message had none.
         buf: Option<BufOf>,
     },
-    /// A channel has ended. No further event of it follows but `Sent`.
+    /// A channel has ended. No further event of the channel follows but `Sent`.
     Closed {
         /// The channel.
         conn: ConnId,
-        /// The reason.
+        /// The reason for the end.
         reason: CloseReason,
     },
 }

@@ -1,29 +1,29 @@
 //! 128 flags for consecutive numbers, in a window that moves forward.
 
-/// A flag each for the 128 numbers from a first one on. The flags take two words, so that a channel
-/// fits two cache lines.
+/// A flag for each of 128 consecutive numbers, which are counted from the first one of the window.
+/// The flags take two words, so that a channel fits into two cache lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags([u64; 2]);
 
 impl Flags {
-    /// No flag is set.
+    /// The window with no flag set.
     pub(crate) const NONE: Flags = Flags([0; 2]);
 
     fn whole(self) -> u128 {
         u128::from(self.0[1]) << 64 | u128::from(self.0[0])
     }
 
-    /// Returns the flag of a number below 128.
+    /// Returns the flag of the number at position `n` of the window, which is below 128.
     pub(crate) fn has(self, n: u32) -> bool {
         self.whole() >> n & 1 == 1
     }
 
-    /// Returns `true` if the flags of all numbers below `n` are set.
+    /// Returns `true` if the flags of all positions below `n` are set.
     pub(crate) fn has_all_below(self, n: u32) -> bool {
         self.whole().trailing_ones() >= n.min(128)
     }
 
-    /// Sets the flag of a number below 128.
+    /// Sets the flag of the number at position `n` of the window, which is below 128.
     pub(crate) fn set(&mut self, n: u32) {
         self.0[n as usize / 64] |= 1 << (n % 64);
     }

@@ -22,14 +22,19 @@ use crate::packet::Packet;
 use crate::secret::{RESET_KEY, is_reset, reset_proof};
 use crate::station::Station;
 
-/// The number of hellos without a token that are answered per second, with a burst of the same
-/// size. Resets have an equal limit of their own.
+/// The number of hellos without a valid token that are answered per second. Resets have an equal
+/// limit of their own.
 const ANSWERED_PER_SECOND: u64 = 10_000;
+
+/// The number of hellos without a valid token, or of resets, that may be answered at once after a
+/// pause.
 const ANSWERED_AT_ONCE: u32 = 64;
 
-/// The number of associations that are accepted per second, with a burst of the same size.
-/// Otherwise the first windows of many associations would meet in one queue.
+/// The number of associations that are accepted per second. Without the limit, the first windows of
+/// many associations would meet in one queue.
 const WELCOMED_PER_SECOND: u64 = 10_000;
+
+/// The number of associations that may be accepted at once after a pause.
 const WELCOMED_AT_ONCE: u32 = 64;
 
 /// An answer to a packet without an association, queued to be sent.
@@ -66,11 +71,11 @@ impl Body {
 /// A token bucket that limits how often something is done.
 #[derive(Debug)]
 struct Rate {
-    /// The time in which one token comes in.
+    /// The time in which the bucket gets one token.
     each: Duration,
     /// The capacity of the bucket in tokens.
     most: u32,
-    /// The time at which the bucket would be full.
+    /// The time at which the bucket is full, if no token is taken until then.
     full_at: Instant,
 }
 
@@ -91,13 +96,14 @@ impl Rate {
     }
 }
 
-/// The rate limits for unknown peers, one bucket for each kind of packet.
+/// The rate limits of answers to unknown peers, a bucket for each kind.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    /// Answers to hellos without a token.
+    /// The rate limit of answers to hellos without a valid token.
     hellos: Rate,
-    /// The rate of new associations.
+    /// The rate limit of new associations.
     welcomes: Rate,
+    /// The rate limit of resets, which answer packets of unknown associations.
     resets: Rate,
 }
 
@@ -111,18 +117,19 @@ impl Default for Rates {
     }
 }
 
-/// Returns the number of associations that one address may have with us, out of `max` in total.
+/// Returns the maximum number of associations that this end accepts from one address, out of `max`
+/// in total.
 fn share(max: usize) -> usize {
     (max / 8).max(8)
 }
 
-/// Returns the body of a packet of a fixed form.
+/// Returns the body that follows the head of a packet; `None` if the packet is too short.
 fn body<T: FromBytes + KnownLayout + Immutable>(packet: &[u8]) -> Option<T> {
     T::read_from_prefix(&packet[HEAD_BYTES..]).ok().map(|(body, _)| body)
 }
 
 impl Endpoint {
-    /// Processes a packet of the handshake.
+    /// Processes a packet of the handshake, or a reset.
     pub(crate) fn greeted(
         &mut self,
         now: Instant,
@@ -151,7 +158,7 @@ impl Endpoint {
         self.pools.counters.unknown += u64::from(is_known.is_none());
     }
 
-    /// Returns the place of our association whose hello a packet answers.
+    /// Returns the place of the association whose hello a packet answers; `None` if there is none.
     fn greeting(&self, head: &Head) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
         let association = self.associations.get(place)?;
@@ -159,7 +166,7 @@ impl Endpoint {
         (is_greeting && association.cookie == head.cookie).then_some(place)
     }
 
-    /// Sends the hello again, with the token of the peer's retry.
+    /// Schedules the hello again, with the token of the peer's retry.
     fn retried(&mut self, now: Instant, head: &Head, token: RetryBody) {
         let Some(place) = self.greeting(head) else { return };
         let association = &mut self.associations[place];
@@ -170,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// Finishes the handshake of an association that the peer accepted.
+    /// Finishes the handshake of an association that the peer has accepted.
     fn accepted(&mut self, now: Instant, head: &Head, place: u32, accept: &AcceptBody) {
         let cookie = accept.cookie.get();
         if cookie == 0 || self.by_peer.get(cookie).is_some() {
@@ -216,7 +223,8 @@ impl Endpoint {
         }
     }
 
-    /// Answers a packet of an unknown association with a reset.
+    /// Answers a packet of an unknown association with a reset, within the rate limit. A packet for
+    /// another worker gets no answer.
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
@@ -257,8 +265,9 @@ impl Endpoint {
     }
 }
 
-/// Answers a hello: without a token by a retry, with a token by an association. Only hellos
-/// without a token are limited, since a token proves that the sender receives at its address.
+/// Answers a hello: without a valid token by a retry, otherwise by an accept, for which it creates
+/// the association. A hello that does not fit is refused. Answers without a valid token are
+/// limited, since only a token proves that the sender receives at its address.
 fn hello(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -323,12 +332,13 @@ fn hello(
     }
 }
 
-/// Returns the key of the proofs of an endpoint's resets.
+/// Returns the key with which the resets of an endpoint are proved.
 fn reset_key(endpoint: &Endpoint) -> &[u8; 32] {
     endpoint.seals.as_ref().map_or(&RESET_KEY, |seals| &seals.reset_key)
 }
 
-/// Returns the accept in a packet for an association, or `None` if it is not the peer's.
+/// Returns the body of an accept for an association; `None` if the accept does not come from the
+/// peer.
 fn accept_of(
     endpoint: &mut Endpoint,
     place: u32,
@@ -344,7 +354,7 @@ fn accept_of(
     }
 }
 
-/// Returns the accept of an association.
+/// Returns the body of the accept by which this end grants an association.
 fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
     let association = &endpoint.associations[place];
     AcceptBody {
@@ -355,11 +365,11 @@ fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
     }
 }
 
-/// Creates an association for a hello with a token. Over the rate limit, a later hello of the peer
-/// has to do.
+/// Creates an association for a hello with a valid token. Above the rate limit it creates none, and
+/// the peer has to say hello again.
 ///
 /// # Errors
-/// The reason of a refusal: there is no room, or the peer has another key.
+/// The reason of a refusal, one of `REFUSED_…`: there is no room, or the peer has another key.
 fn welcome(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -400,7 +410,7 @@ fn welcome(
     Ok(())
 }
 
-/// Removes an ended association from the index of peers.
+/// Removes an ended association from the indices by peer and by address.
 pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Association) {
     if endpoint.by_peer.get(association.peer_cookie) == Some(place) {
         endpoint.by_peer.remove(association.peer_cookie);
@@ -415,7 +425,7 @@ pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Associat
     }
 }
 
-/// Writes the hello of an association, if one is due.
+/// Writes the hello of an association into a packet. Returns `false` if none is due.
 pub(crate) fn greet(
     endpoint: &mut Endpoint,
     now: Instant,
@@ -437,7 +447,7 @@ pub(crate) fn greet(
     true
 }
 
-/// Returns the hello of an association.
+/// Returns the body of an association's hello.
 pub(crate) fn hello_of(endpoint: &Endpoint, place: u32, token: RetryBody) -> PacketHelloBody {
     PacketHelloBody {
         association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
@@ -448,8 +458,8 @@ pub(crate) fn hello_of(endpoint: &Endpoint, place: u32, token: RetryBody) -> Pac
     }
 }
 
-/// Writes the packet that tells a peer that its association is over, for the first such association
-/// at or above place `at`, and moves `at` past it. Returns `false` if there is none.
+/// Writes a reset that tells a peer that its association is over: for the first association that is
+/// up at or above place `at`. Moves `at` past it. Returns `false` if there is none.
 pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -> bool {
     while (*at as usize) < endpoint.settings.associations_max {
         let place = *at;
@@ -481,7 +491,7 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
     false
 }
 
-/// Returns the head of a packet that belongs to no path, and so has no number.
+/// Returns the head of a packet that belongs to no path, and so has no packet number.
 fn without_number(kind: PacketKind, (association, cookie): (u32, u64), credits: u16) -> Head {
     Head {
         kind,

@@ -1,4 +1,4 @@
-//! The head of a packet, parsed with a check of its length and checksum.
+//! The head of a packet, whose length and checksum are checked when it is parsed.
 
 use contract::Fatal;
 use wire::packets::{
@@ -6,54 +6,59 @@ use wire::packets::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of a head on the wire.
+/// Length of a packet's head on the wire, in bytes.
 pub(crate) const HEAD_BYTES: usize = size_of::<PacketHead>();
 
-/// The largest packet of the format.
+/// The largest packet of the format, in bytes: a multiple of 8 that fits 16 bits.
 pub const PACKET_BYTES_MAX: usize = 65_535 & !7;
 
-/// A report of the packets that arrived on a path.
+/// An acknowledgement: a report of the packets that arrived on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
-    /// The highest number received, lower half.
+    /// The highest number of a packet that arrived, lower 32 bits.
     pub highest: u32,
-    /// Bit `n`: number `highest` − 1 − `n` was received.
+    /// Bit `n`: the packet with number `highest` − 1 − `n` arrived.
     pub before: u64,
-    /// Microseconds between the arrival of `highest` and this report.
+    /// Microseconds between the arrival of packet `highest` and this report.
     pub held_us: u16,
 }
 
-/// A packet's head, checked.
+/// A packet's head, parsed and checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub kind: PacketKind,
     /// `true` if the sender asks for an acknowledgement at once.
     pub ack_now: bool,
-    /// The network marked a packet of ours.
+    /// `true` if the sender has received packets with a congestion mark since its last such report.
     pub echo: bool,
-    /// Bytes of the packet, without padding of the network.
+    /// Length of the packet in bytes, without padding of the network.
     pub bytes: usize,
+    /// The number that the receiver gave to the association.
     pub association: u32,
+    /// The random number that the receiver drew for the association.
     pub cookie: u64,
+    /// The packet's number on its path, lower 32 bits.
     pub number: u32,
+    /// The acknowledgement that the packet carries, if any.
     pub ack: Option<Ack>,
+    /// The number of packets that may be outstanding to the sender.
     pub credits: u16,
-    /// The mark of a sealed packet; `None` if the packet has a checksum alone.
+    /// The mark of a sealed packet; `None` if the packet is not sealed.
     pub mark: Option<Mark>,
 }
 
-/// The words of a sealed packet that name its key and a part of its nonce. In the handshake, where
-/// packets have a checksum, both are zero.
+/// The fields of a sealed packet that say by which key and nonce it is opened. Both are zero in the
+/// packets of a sealed handshake, which have a checksum instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The path's identifier in the association.
     pub path: u8,
-    /// The phase of the key, lower eight bits.
+    /// The phase of the key, lower 8 bits.
     pub phase: u8,
 }
 
 impl Mark {
-    /// Writes the mark into the head of a packet, and the flag that says that there is one.
+    /// Writes the mark into the head of a packet, and sets the flag of sealed packets.
     pub(crate) fn write(self, packet: &mut [u8]) {
         packet[FLAGS_AT] |= FLAG_SEALED;
         packet[CRC_AT..HEAD_BYTES].copy_from_slice(&[self.path, self.phase, 0, 0]);
@@ -66,11 +71,11 @@ fn is_encrypted(kind: PacketKind) -> bool {
 }
 
 impl Head {
-    /// Parses the head of a packet. The checksum is right, unless the packet is encrypted: then the
-    /// head is not to be believed before the packet was opened.
+    /// Parses the head of a packet and checks its checksum. An encrypted packet has none: its head
+    /// is not to be believed before the packet was opened.
     ///
     /// # Errors
-    /// When the version is another one, the length is impossible, or the checksum is wrong.
+    /// Fails if the version is unknown, the length is impossible, or the checksum is wrong.
     pub(crate) fn parse(packet: &[u8]) -> Result<Head, Fatal> {
         let (head, _) = PacketHead::read_from_prefix(packet)
             .map_err(|_| Fatal::BadLength(packet.len() as u64))?;
@@ -114,8 +119,8 @@ impl Head {
         })
     }
 
-    /// Writes the head at the start of a packet. Where the checksum belongs, there is the mark, or
-    /// zero.
+    /// Writes the head to the start of a packet, with the mark or zeroes in the place of the
+    /// checksum.
     pub(crate) fn write(&self, packet: &mut [u8]) {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let ack = self.ack.unwrap_or(Ack { highest: 0, before: 0, held_us: 0 });
@@ -140,12 +145,14 @@ impl Head {
     }
 }
 
-/// The offset of the flags and of the checksum in a packet.
+/// The offset of the flags in a packet.
 const FLAGS_AT: usize = 1;
+
+/// The offset of the checksum, or of the mark, in a packet.
 const CRC_AT: usize = 36;
 
-/// Returns the checksum of a packet that comes in parts, of which the first contains the head. The
-/// checksum's own field counts as zero.
+/// Returns the checksum of a packet that comes in parts, of which the first contains the whole
+/// head. The checksum's own field counts as zero.
 pub(crate) fn crc_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     let mut parts = parts.into_iter();
