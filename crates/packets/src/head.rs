@@ -29,7 +29,8 @@ pub(crate) struct Head {
     pub kind: PacketKind,
     /// `true` if the sender asks for an acknowledgement at once.
     pub ack_now: bool,
-    /// `true` if the sender has received packets with a congestion mark since its last such report.
+    /// `true` if the sender has received a packet with a congestion mark since its last packet by
+    /// the path.
     pub echo: bool,
     /// Length of the packet in bytes, without padding of the network.
     pub bytes: usize,

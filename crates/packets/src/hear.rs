@@ -1,4 +1,4 @@
-//! Reading the packets that arrive for an association.
+//! Processing of the packets that arrive for an association.
 
 use contract::{Fatal, Instant};
 use wire::packets::ProbeBody;
@@ -24,13 +24,13 @@ pub(crate) struct Place {
     pub path: u32,
     /// The chunk with the packet's bytes, [`NONE`] if no chunk is free.
     pub chunk: u32,
-    /// Offset of the packet in the chunk.
+    /// Offset of the packet in the chunk, in bytes.
     pub at: u32,
 }
 
 /// The channel that a record is for.
 enum Addressee {
-    /// The channel at this place of the table.
+    /// The channel at this place of the table of channels.
     Channel(u32),
     /// A channel that is over; the record is late and is ignored.
     Past,
@@ -39,10 +39,11 @@ enum Addressee {
 }
 
 impl Association {
-    /// Reads a packet of records whose head, cookie and checksum are right.
+    /// Processes a data packet whose head is right: its association, its path, and its checksum or
+    /// seal.
     ///
     /// # Errors
-    /// When a record is malformed. Nothing of the packet was followed then.
+    /// Fails if a record is malformed. No record of the packet was followed then.
     pub(crate) fn hear(
         &mut self,
         pools: &mut Pools,
@@ -82,8 +83,8 @@ impl Association {
         Ok(())
     }
 
-    /// Returns the fault of a record, if there is one. An open and its answer are the first
-    /// messages of their direction, so that each channel has one open and one answer.
+    /// Returns the fault of a record; `None` if it has none. An open and its answer must be the
+    /// first messages of their direction, so that each channel has one open and one answer.
     fn fault(&self, record: Result<Record, Fatal>) -> Option<Fatal> {
         let record = match record {
             Ok(record) => record,
@@ -117,13 +118,14 @@ impl Association {
         self.waits_since = (self.in_flight > 0).then_some(now);
     }
 
-    /// Processes pieces whose packets were acknowledged or lost.
+    /// Takes packets out of flight that were acknowledged or lost, and processes their pieces.
     pub(crate) fn land(&mut self, pools: &mut Pools, landed: Landed) {
         self.in_flight -= landed.packets;
         self.words.land(pools, landed);
     }
 
-    /// Processes a record. Returns `false` if there is no room for it.
+    /// Processes a record. Returns `false` if there is no room for it, or its channel is not known
+    /// yet.
     fn follow(&mut self, pools: &mut Pools, record: &Record, place: Place) -> bool {
         let kind = Kind::of_wire(record.kind);
         if kind == Kind::Ping {
@@ -153,7 +155,7 @@ impl Association {
         }
     }
 
-    /// Finds the channel of a record. A record that opens a channel creates it.
+    /// Finds the channel of a record. An open creates its channel.
     fn addressee(&mut self, pools: &mut Pools, record: &Record, kind: Kind) -> Addressee {
         if let Some(place) = pools.find(self.place, record.channel) {
             return Addressee::Channel(place);
@@ -178,8 +180,8 @@ impl Association {
         Addressee::Channel(place)
     }
 
-    /// Stores a piece of a message, and delivers the messages that are complete. Returns `false` if
-    /// there is no room.
+    /// Stores a piece of a message, and delivers the pieces that may be delivered now. Returns
+    /// `false` if there is no room for the piece.
     fn place(
         &mut self,
         pools: &mut Pools,
@@ -222,7 +224,7 @@ impl Association {
         true
     }
 
-    /// Delivers the pieces of a channel that may be delivered now as events.
+    /// Delivers as events the pieces of a channel that may be delivered now.
     pub(crate) fn deliver(&mut self, pools: &mut Pools, channel: u32) {
         let conn = pools.conn(channel);
         let association = self.id();
@@ -259,7 +261,8 @@ impl Association {
         }
     }
 
-    /// Follows a probe of the peer.
+    /// Processes a probe of the peer: it proves the path if it returns this end's number, and its
+    /// own number is returned.
     pub(crate) fn probed(
         &mut self,
         pools: &mut Pools,

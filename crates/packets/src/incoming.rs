@@ -9,17 +9,17 @@ use crate::flags::Flags;
 use crate::piece::Kind;
 use crate::slab::{Linked, NONE, Slab};
 
-/// The number of messages that the receiver tracks, from the lowest undelivered one on.
+/// The number of messages that the receiver tracks, counted from the lowest undelivered one.
 pub(crate) const MESSAGES_MAX: u32 = 128;
 
-/// A piece that arrived and is not delivered yet, or is lent to the user.
+/// A piece that has arrived and waits for its delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
-    /// The chunk's place, or [`NONE`] for a piece without bytes.
+    /// The index of the chunk with the piece's bytes; [`NONE`] for a piece without bytes.
     pub chunk: u32,
     /// Offset of the bytes in the chunk.
     pub at: u32,
-    /// Offset in the message.
+    /// Offset of the bytes in the message.
     pub offset: u32,
     pub message: u32,
     pub next: u32,
@@ -50,9 +50,9 @@ impl Hold {
 /// The outcome of placing a piece that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// The piece has new bytes, which are kept until the message is complete.
+    /// The piece has new bytes, which are kept until they are delivered.
     Kept,
-    /// All bytes of the piece have arrived before, so it is dropped.
+    /// The piece has no new bytes, so it is dropped.
     Known,
     /// There is no room for the piece, so its packet must not be acknowledged.
     Refused,
@@ -72,12 +72,12 @@ pub(crate) enum Turn {
 pub(crate) struct Incoming {
     /// Bit `n`: message `below` + n was delivered. Bit 0 is clear.
     delivered: Flags,
-    /// The lowest message that was not delivered whole.
+    /// The number of the lowest message that was not delivered whole.
     below: u32,
-    /// Bytes of message `below` that were already delivered.
+    /// Number of bytes of message `below` that were delivered.
     progress: u32,
-    /// The first of the waiting pieces, which are in order of message and offset and do not
-    /// overlap.
+    /// The index of the first waiting piece. The pieces are linked in order of message and offset,
+    /// and do not overlap.
     first: u32,
     pub is_paused: bool,
 }
@@ -87,8 +87,8 @@ impl Incoming {
         Incoming { delivered: Flags::NONE, below: 0, progress: 0, first: NONE, is_paused: false }
     }
 
-    /// Returns `true` if a piece is delivered at once when it arrives, and so needs no memory for
-    /// longer.
+    /// Returns `true` if a piece is delivered as soon as it arrives, and so does not wait in the
+    /// table.
     pub(crate) fn is_due(&self, piece: &Hold) -> bool {
         let is_next = piece.message == self.below && piece.offset <= self.progress;
         let is_whole = piece.offset == 0 && piece.last && self.progress == 0;
@@ -96,7 +96,7 @@ impl Incoming {
         !self.is_paused && (is_next || passes)
     }
 
-    /// Stores a piece that arrived. Stored pieces that it makes superfluous go to `freed`.
+    /// Stores a piece that arrived. Stored pieces that the new one covers go to `freed`.
     pub(crate) fn place(
         &mut self,
         holds: &mut Slab<Hold>,
@@ -164,7 +164,7 @@ impl Incoming {
         holds[at].next = NONE;
     }
 
-    /// Delivers every piece that is next in order, and removes it from the table.
+    /// Passes every piece that may be delivered now to `up`, and removes it from the table.
     pub(crate) fn deliver(&mut self, holds: &mut Slab<Hold>, mut up: impl FnMut(Hold, Turn)) {
         while !self.is_paused && self.first != NONE {
             let first = &holds[self.first];
@@ -220,7 +220,8 @@ impl Incoming {
         false
     }
 
-    /// Removes and returns the piece behind `before`.
+    /// Removes and returns the piece that follows piece `before`, or the first one if `before` is
+    /// [`NONE`].
     fn pop(&mut self, holds: &mut Slab<Hold>, before: u32) -> Hold {
         let at = if before == NONE { self.first } else { holds[before].next };
         let next = holds[at].next;
@@ -228,15 +229,16 @@ impl Incoming {
         holds.give(at)
     }
 
-    /// Returns `true` if all messages below the floor of `message` were delivered.
+    /// Returns `true` if all messages below the floor of `message` were delivered. The floor is
+    /// `behind` messages below it.
     fn is_above_floor(&self, message: u32, behind: u16) -> bool {
         let ahead = message.wrapping_sub(self.below);
         let floor = ahead.saturating_sub(u32::from(behind));
         self.delivered.has_all_below(floor)
     }
 
-    /// Drops the pieces of a message that lie behind its end; only a lying peer sends such pieces.
-    /// They follow `before` in the list.
+    /// Drops the pieces of a message that lie behind its end, which only a lying peer sends. They
+    /// follow piece `before` in the list.
     fn forget_rest(
         &mut self,
         holds: &mut Slab<Hold>,
@@ -261,7 +263,7 @@ impl Incoming {
         self.below = self.below.wrapping_add(self.delivered.pass());
     }
 
-    /// Removes every piece that waits.
+    /// Removes every piece that waits for its delivery.
     pub(crate) fn clear(&mut self, holds: &mut Slab<Hold>, mut freed: impl FnMut(Hold)) {
         while self.first != NONE {
             freed(self.pop(holds, NONE));
@@ -296,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Places a piece and returns what goes up: message, offset, end.
+    /// Places a piece and returns the pieces that are delivered then: message, offset and end.
     fn give(incoming: &mut Incoming, holds: &mut Slab<Hold>, piece: Hold) -> Vec<(u32, u32, u32)> {
         incoming.place(holds, piece, |_| ());
         let mut up = Vec::new();

@@ -1,10 +1,10 @@
-//! The key that the ends of sealed associations share, and what is derived from it.
+//! The key that both ends of sealed associations have, and the secrets derived from it.
 
 use core::fmt;
 
 use crate::secret::mac;
 
-/// Hexadecimal digits of a key in its text form.
+/// Number of hexadecimal digits of a key in its text form.
 const DIGITS: usize = 64;
 
 /// A secret of 256 random bits that a server shares with its clients. Who has it may open

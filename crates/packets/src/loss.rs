@@ -12,14 +12,15 @@ use crate::proof::LEAST_BYTES;
 use crate::sent::{Fate, SentWindow};
 use crate::slab::{Queue, Slab};
 
-/// Packets with later numbers that have to be acknowledged before a packet counts as lost.
+/// The distance between packet numbers at which the lower packet counts as lost, once the higher
+/// one was acknowledged.
 const REORDERED_MAX: u64 = 3;
 
-/// The pieces of packets that are no longer in flight.
+/// The outcome for packets that are no longer in flight: their pieces, acknowledged or lost.
 pub(crate) struct Landed {
     pub acked: Queue,
     pub lost: Queue,
-    /// Packets that are no longer in flight.
+    /// Number of packets that are no longer in flight.
     pub packets: u16,
 }
 
@@ -29,8 +30,8 @@ impl Landed {
 }
 
 impl Path {
-    /// Processes an acknowledgement of the peer. Acknowledgements of numbers that were never sent
-    /// are ignored.
+    /// Processes an acknowledgement of the peer. An acknowledgement of a number that was never sent
+    /// is ignored.
     pub(crate) fn acknowledged(
         &mut self,
         now: Instant,
@@ -95,8 +96,8 @@ impl Path {
         self.detect_losses(now, window, pieces, landed);
     }
 
-    /// Counts packets as lost that later packets have overtaken, and sets the time of the next
-    /// check.
+    /// Counts packets as lost that are too old, or far enough below an acknowledged one. Sets the
+    /// time of the next check.
     pub(crate) fn detect_losses(
         &mut self,
         now: Instant,
@@ -126,8 +127,8 @@ impl Path {
         }
     }
 
-    /// Reacts to silence of the peer: sends the oldest packet's pieces again, even if the window is
-    /// full. The window is cut from the second probe on.
+    /// Reacts to the peer's silence: the oldest packet's pieces are sent again, even if the window
+    /// is full. The window is halved from the second probe on.
     pub(crate) fn probe(
         &mut self,
         now: Instant,
@@ -149,7 +150,7 @@ impl Path {
         }
     }
 
-    /// Takes a packet out of flight as lost.
+    /// Takes a packet out of flight as lost, and adds its pieces to the lost ones of `landed`.
     pub(crate) fn lose(
         &mut self,
         number: u64,

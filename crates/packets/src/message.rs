@@ -9,19 +9,20 @@ use crate::slab::{Linked, NONE};
 /// A message between [`send`](crate::Endpoint::send) and the return of its buffer.
 pub(crate) struct Message {
     pub frame: Frame,
-    /// The index of the channel.
+    /// The index of the message's channel in the table of channels.
     pub channel: u32,
-    /// The message's number in the channel, set with the first cut.
+    /// The message's number in the channel, set when the first piece is cut off.
     pub number: u32,
+    /// The distance from the message's number to its floor.
     pub behind: u16,
     pub kind: Kind,
     pub strict: bool,
-    /// `true` if the channel is gone, so that lost pieces are not sent again.
+    /// `true` if the channel ended before the whole message was cut, so that the rest is not sent.
     pub is_dropped: bool,
-    /// The bytes that were cut into pieces: `cut ≤ bytes`.
+    /// Number of bytes that were cut into pieces: `cut ≤ bytes`.
     pub cut: u32,
     pub bytes: u32,
-    /// Pieces in flight or lost.
+    /// Number of pieces in flight or lost.
     pub pieces: u32,
     /// The number of packets at the lane that refer to the frame's buffer.
     pub loans: u16,
@@ -34,14 +35,14 @@ impl Linked for Message {
     }
 }
 
-/// The location of a run of a message's bytes.
+/// The location of a byte of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// In the head of the frame, from this byte on.
+    /// In the head of the frame, at this offset.
     Head(usize),
-    /// In the body.
+    /// In the body of the frame, at this offset.
     Body(usize),
-    /// In the tail.
+    /// In the tail of the frame, at this offset.
     Tail(usize),
 }
 
@@ -74,18 +75,19 @@ impl Message {
         self.next == CUT
     }
 
-    /// Marks a message as cut to the end, and so as removed from its channel's queue.
+    /// Marks the message as cut to the end, and so as removed from its channel's queue.
     pub(crate) fn end_cut(&mut self) {
         self.next = CUT;
     }
 
-    /// Returns `true` when the frame is not needed any more.
+    /// Returns `true` if the frame is not needed any more.
     pub(crate) fn is_over(&self) -> bool {
         let will_be_cut = !self.is_cut() && !self.is_dropped;
         !will_be_cut && self.pieces == 0 && self.loans == 0
     }
 
-    /// Returns the location of the byte at `offset`, and the number of bytes that follow it there.
+    /// Returns the location of the byte at `offset`, and the number of bytes from there to the end
+    /// of the frame's head, body or tail.
     pub(crate) fn locate(&self, offset: u32) -> (Run, usize) {
         let (head, body) = (self.frame.head.bytes().len(), self.frame.body_len);
         let at = offset as usize;
@@ -98,7 +100,7 @@ impl Message {
         }
     }
 
-    /// Returns the bytes of a run.
+    /// Returns `bytes` bytes of the message from the location `run` on.
     pub(crate) fn bytes_at(&self, run: Run, bytes: usize) -> &[u8] {
         match run {
             Run::Head(at) => &self.frame.head.bytes()[at..at + bytes],
@@ -107,13 +109,13 @@ impl Message {
         }
     }
 
-    /// Returns the buffer of the body.
+    /// Returns the buffer of the frame's body; `None` if the frame has no body.
     pub(crate) fn into_body(self) -> Option<Buf> {
         self.frame.body
     }
 }
 
-/// The link of a message that was cut to the end and is in no queue any more.
+/// The value of `next` in a message that was cut to the end and is in no queue any more.
 const CUT: u32 = NONE - 1;
 
 #[cfg(test)]

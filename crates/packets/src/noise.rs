@@ -17,25 +17,25 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::secret::mac;
 
-/// The handshake's name in the framework.
+/// The handshake's name in the Noise framework.
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 
 /// The first bytes of the prologue, which both ends have to agree on.
 const PROLOGUE: &[u8] = b"nearflash packets 1";
 
-/// The bytes of a hello that the handshake covers: all of its body. The token counts as zeroes,
-/// because it may change while a hello is repeated.
+/// Length in bytes of the prologue, which covers the body of the hello. Its token counts as zeroes,
+/// because the token may change while a hello is repeated.
 const PROLOGUE_BYTES: usize = PROLOGUE.len() + size_of::<PacketHelloBody>();
 
-/// The secrets on which both ends have agreed: the one by which the initiator seals, and the one by
-/// which the acceptor does.
+/// The secrets on which both ends have agreed: one seals the initiator's packets, the other the
+/// acceptor's.
 pub(crate) struct Secrets {
     pub of_initiator: [u8; 32],
     pub of_acceptor: [u8; 32],
 }
 
-/// The source of key pairs. Each draw replaces the state, so that earlier draws stay unknown to
-/// whoever learns it.
+/// The source of the random numbers for key pairs. Each draw replaces the state, so that whoever
+/// learns the state does not learn earlier draws.
 pub(crate) struct Chance([u8; 32]);
 
 impl Chance {
@@ -51,17 +51,18 @@ impl Chance {
     }
 }
 
-/// The first half of a handshake at the end that dials.
+/// The handshake of a sealed association at the end that dials, before message 2.
 pub(crate) struct Greeting {
     state: HandshakeState,
     /// Message 1, which all hellos of the association carry.
     pub message: [u8; HELLO_SEAL_BYTES],
-    /// The number of hellos that were refused, and how many were sent at the last refusal.
+    /// The number of refused hellos, and the number of hellos that had been sent at the last
+    /// refusal.
     pub refused: (u8, u8),
 }
 
 impl Greeting {
-    /// Begins the handshake of an association.
+    /// Begins the handshake of an association that is dialled with this hello, and makes message 1.
     pub(crate) fn new(psk: &[u8; 32], chance: &mut Chance, hello: &PacketHelloBody) -> Greeting {
         let prologue = prologue(hello);
         let state = builder(psk, chance, &prologue).build_initiator();
@@ -72,8 +73,8 @@ impl Greeting {
         Greeting { state, message, refused: (0, 0) }
     }
 
-    /// Reads message 2 of a peer that has the key. Returns `None` for other bytes, which change
-    /// nothing.
+    /// Reads message 2, and returns the accept in it and the secrets. Returns `None` if its sender
+    /// does not have the key; the state has not changed then.
     pub(crate) fn read(&mut self, message: &[u8]) -> Option<(AcceptBody, Secrets)> {
         let mut accept = [0; size_of::<AcceptBody>() + TAG_BYTES];
         let bytes = self.state.read_message(message, &mut accept).ok()?;
@@ -82,12 +83,12 @@ impl Greeting {
     }
 }
 
-/// A handshake at the accepting end, after message 1.
+/// The handshake of a sealed association at the end that accepts, after message 1.
 pub(crate) struct Answering(HandshakeState);
 
 impl Answering {
-    /// Reads message 1 of a hello. Returns `None` if the peer has another key, or something was
-    /// changed on the way.
+    /// Reads message 1 of a hello. Returns `None` if the peer has another key, or the hello was
+    /// changed on its way.
     pub(crate) fn new(
         psk: &[u8; 32],
         chance: &mut Chance,
@@ -101,7 +102,7 @@ impl Answering {
         state.read_message(message, &mut nothing).ok().map(|_| Answering(state))
     }
 
-    /// Writes message 2 with an accept.
+    /// Makes message 2 with an accept in it, and returns the message and the secrets.
     pub(crate) fn accept(mut self, accept: &AcceptBody) -> ([u8; ACCEPT_SEAL_BYTES], Secrets) {
         let mut message = [0; ACCEPT_SEAL_BYTES];
         let written = self.0.write_message(accept.as_bytes(), &mut message);
@@ -131,7 +132,7 @@ fn builder<'a>(psk: &'a [u8; 32], chance: &mut Chance, prologue: &'a [u8]) -> Bu
     builder.expect("each is given once")
 }
 
-/// The primitives of `snow`, with chance that comes in as an argument.
+/// The primitives of the crate `snow`, with the random numbers of a seed.
 struct Resolver([u8; 32]);
 
 impl CryptoResolver for Resolver {
@@ -152,7 +153,7 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// The random numbers of one handshake.
+/// A generator of the random numbers of one handshake.
 struct Draws {
     seed: [u8; 32],
     count: u64,

@@ -1,5 +1,5 @@
 //! The sending half of a channel: the numbers and floors of messages, and the limit of
-//! unacknowledged ones.
+//! unacknowledged messages.
 
 use crate::flags::Flags;
 use crate::incoming::MESSAGES_MAX;
@@ -10,15 +10,15 @@ use crate::slab::Queue;
 pub(crate) struct Outgoing {
     /// Bit `n`: every piece of message `base` + n is acknowledged. Bit 0 is clear.
     acked: Flags,
-    /// All messages below this one are acknowledged.
+    /// The lowest number of a message that is not wholly acknowledged.
     base: u32,
-    /// The next message's number.
+    /// The number of the next message.
     next: u32,
-    /// Messages below this one are delivered before the next one.
+    /// Messages with numbers below this one are delivered before the next message.
     floor: u32,
-    /// Messages that are not yet cut into pieces to the end.
+    /// Messages that are not cut into pieces to the end.
     pub queue: Queue,
-    /// Bytes of messages that are not acknowledged.
+    /// Number of bytes in messages that are not wholly acknowledged.
     pub unsent: u32,
     /// The count of the last stop or go that the peer sent.
     stops_heard: u32,
@@ -39,24 +39,25 @@ impl Outgoing {
         }
     }
 
-    /// Returns `true` if the next message may be sent. The receiver tracks [`MESSAGES_MAX`]
-    /// messages.
+    /// Returns `true` if the first piece of a new message may be sent: the peer has not stopped the
+    /// channel, and the receiver tracks the message. It tracks [`MESSAGES_MAX`] messages.
     pub(crate) fn may_begin(&self) -> bool {
         !self.is_stopped && self.next.wrapping_sub(self.base) < MESSAGES_MAX
     }
 
-    /// Returns `true` unless the peer has stopped the channel.
+    /// Returns `true` if further pieces of a message may be sent: the peer has not stopped the
+    /// channel.
     pub(crate) fn may_go_on(&self) -> bool {
         !self.is_stopped
     }
 
-    /// Returns `true` if the peer has the first message, which opens the channel.
+    /// Returns `true` if the peer has acknowledged the first message, which opens the channel.
     pub(crate) fn is_opened(&self) -> bool {
         self.base > 0 || self.acked.has(0)
     }
 
-    /// Returns the number of a new message and the distance to its floor. A strict message is
-    /// delivered after all earlier messages and before all later ones.
+    /// Returns the number of a new message, and the distance from the number to the message's
+    /// floor. A strict message is delivered after all earlier messages and before all later ones.
     pub(crate) fn number(&mut self, strict: bool) -> (u32, u16) {
         let number = self.next;
         if strict {
@@ -73,7 +74,7 @@ impl Outgoing {
         (number, behind)
     }
 
-    /// Notes that a message is wholly acknowledged.
+    /// Notes that every piece of a message is acknowledged.
     pub(crate) fn acknowledged(&mut self, number: u32) {
         let ahead = number.wrapping_sub(self.base);
         assert!(ahead < MESSAGES_MAX, "a message is acknowledged once");

@@ -12,21 +12,22 @@ use crate::record::RECORD_BYTES;
 use crate::slab::{NONE, Queue};
 use crate::words::Words;
 
-/// The smallest room in bytes for which a message is cut, unless its end fits.
+/// The least room in a packet, in bytes, for which a piece is cut off a message that needs several
+/// packets.
 const CUT_BYTES_MIN: usize = 512;
 
-/// The outcome of an attempt to put something into a packet.
+/// The outcome of an attempt to put a record into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
-    /// A record went into the packet, or the next attempt may put one in.
+    /// A record was put into the packet, or the next attempt may put one.
     More,
     /// The packet is full.
     Full,
 }
 
 impl Words {
-    /// Puts records into a packet: first pings, then lost pieces, then new messages of the
-    /// channels.
+    /// Puts records into a packet: first a ping, then lost pieces, then new messages of the
+    /// channels. Returns the pieces of these records.
     pub(crate) fn fill(&mut self, pools: &mut Pools, packet: &mut Packet) -> Queue {
         let mut pieces = Queue::EMPTY;
         if self.pings && packet.room().is_some() {
@@ -80,8 +81,8 @@ impl Words {
         Packed::More
     }
 
-    /// Puts the next record of the first channel of the queue into a packet, or gives the turn to
-    /// the next channel.
+    /// Puts the next record of a channel, which is the first one of the queue, into a packet. If it
+    /// may not send now, the next channel gets its turn.
     fn put_words(
         &mut self,
         pools: &mut Pools,
@@ -131,7 +132,7 @@ impl Words {
         Packed::More
     }
 
-    /// Cuts a piece off a channel's first message and puts it into a packet.
+    /// Cuts a piece of `bytes` bytes off a channel's first message and puts it into a packet.
     fn cut(
         &mut self,
         pools: &mut Pools,
@@ -180,7 +181,7 @@ impl Words {
     }
 }
 
-/// Returns `true` if the open of a channel is among these pieces.
+/// Returns `true` if the open of a channel is among the queued pieces.
 fn opens(pools: &mut Pools, pieces: &Queue, channel: u32) -> bool {
     let mut at = pieces.front();
     while let Some(piece) = at {
@@ -193,8 +194,8 @@ fn opens(pools: &mut Pools, pieces: &Queue, channel: u32) -> bool {
     false
 }
 
-/// Puts a piece into a packet. Returns `false` if there is no room for it, in the packet or in the
-/// table.
+/// Puts a new piece into a packet and into `pieces`. Returns `false` if the packet or the table of
+/// pieces has no room for it.
 fn put(pools: &mut Pools, packet: &mut Packet, pieces: &mut Queue, piece: Piece) -> bool {
     if packet.room().is_none() {
         return false;

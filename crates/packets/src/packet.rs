@@ -1,4 +1,4 @@
-//! An outgoing packet: a list of parts, in which large bodies are not copied.
+//! An outgoing packet: a list of parts, of which the large bodies of messages are not copied.
 
 use alloc::vec::Vec;
 
@@ -12,10 +12,10 @@ use crate::seal::Seal;
 use crate::slab::{NONE, Slab};
 use crate::station::Station;
 
-/// Bodies up to this size are copied behind their heads.
+/// Maximum length in bytes of a stretch of a body that is copied although it could be lent.
 const COPIED_BYTES_MAX: usize = 512;
 
-/// Bytes of a reset.
+/// Length of a packet with a reset, in bytes.
 pub(crate) const RESET_BYTES: usize = HEAD_BYTES + size_of::<wire::packets::ResetBody>();
 
 /// Maximum number of parts of a packet.
@@ -24,21 +24,21 @@ pub const PARTS_MAX: usize = 32;
 /// A part of a packet.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// Bytes of the packet's own buffer.
+    /// Bytes in the packet's own buffer.
     Own { at: u32, bytes: u32 },
-    /// Bytes of the body of a message.
+    /// Bytes in the body of a message.
     Body { message: u32, at: u32, bytes: u32 },
 }
 
-/// A body that a packet at the lane refers to.
+/// A reference of a packet at the lane to the body of a message.
 #[derive(Debug)]
 pub(crate) struct Loan {
     pub message: u32,
     pub next: u32,
 }
 
-/// The bodies that one packet lends to a lane. The lane returns the value when it has released
-/// them.
+/// The bodies that one packet lends to a lane. The value goes to [`gone`](crate::Endpoint::gone)
+/// once the lane has released them.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "bodies return only after the lane has let go"]
 pub struct Lent(pub(crate) u32);
@@ -47,7 +47,7 @@ pub struct Lent(pub(crate) u32);
 pub struct Packet {
     /// The lane that the packet leaves by.
     pub lane: u8,
-    /// The station that it goes to.
+    /// The station that the packet goes to.
     pub to: Station,
     own: Vec<u8>,
     parts: Vec<Part>,
@@ -56,15 +56,17 @@ pub struct Packet {
     bytes: usize,
     pub(crate) bytes_max: usize,
     loans: u32,
-    /// Bytes that are kept for the proof of a sealed packet, which lends nothing.
+    /// Number of bytes that are reserved for the proof of a packet that is going to be sealed;
+    /// otherwise zero. A sealed packet lends no bodies.
     kept: usize,
-    /// The path's identifier and the packet's number on it.
+    /// The identifier of the path that the packet goes by.
     pub(crate) path: u8,
+    /// The packet's number on its path.
     pub(crate) number: u64,
 }
 
 impl Packet {
-    /// Returns an empty packet for at most `bytes_max` bytes.
+    /// Returns an empty packet that has room for `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Packet {
         Packet {
             lane: 0,
@@ -81,12 +83,12 @@ impl Packet {
         }
     }
 
-    /// Returns the bytes of the packet, with those of its proof.
+    /// Returns the length of the packet in bytes, with its proof.
     pub fn len(&self) -> usize {
         self.bytes + self.kept
     }
 
-    /// Returns `true` without bytes.
+    /// Returns `true` if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,14 +98,14 @@ impl Packet {
         self.kept = if is_sealed { TAG_BYTES } else { 0 };
     }
 
-    /// Takes the loan of the packet's bodies, to be returned once the lane has released them.
-    /// Returns `None` if everything is in the packet's own bytes.
+    /// Takes the loans of the packet's bodies out of it, to be returned once the lane has released
+    /// the bodies. Returns `None` if the packet lends none.
     pub fn lent(&mut self) -> Option<Lent> {
         let loans = core::mem::replace(&mut self.loans, NONE);
         (loans != NONE).then_some(Lent(loans))
     }
 
-    /// Begins a packet of at most `bytes_max` bytes, which the path can carry.
+    /// Begins a packet to a station, of at most `bytes_max` bytes.
     pub(crate) fn begin(&mut self, lane: u8, to: Station, bytes_max: usize) {
         assert!(self.loans == NONE, "the loan of the packet before was taken");
         (self.lane, self.to, self.bytes_max) = (lane, to, bytes_max - self.kept);
@@ -113,18 +115,20 @@ impl Packet {
         (self.part_at, self.bytes) = (0, HEAD_BYTES);
     }
 
-    /// Returns the number of bytes that fit into the next record behind its head.
+    /// Returns the number of bytes that the next record may have behind its head; `None` if not
+    /// even the head has room.
     pub(crate) fn room(&self) -> Option<usize> {
         let used = self.bytes.next_multiple_of(RECORD_ALIGN) + RECORD_BYTES;
         self.bytes_max.checked_sub(used)
     }
 
-    /// Returns `true` if the packet has no records.
+    /// Returns `true` if the packet has no bytes but its head.
     pub(crate) fn is_bare(&self) -> bool {
         self.bytes == HEAD_BYTES
     }
 
-    /// Appends a record for a piece, whose bytes must fit into [`room`](Packet::room).
+    /// Appends a record for a piece, whose bytes must fit into [`room`](Packet::room). Long
+    /// stretches of a body are lent instead of copied.
     pub(crate) fn push(
         &mut self,
         piece: &Piece,
@@ -191,19 +195,20 @@ impl Packet {
         self.part_at = self.own.len();
     }
 
-    /// Appends bytes of a packet without records.
+    /// Appends bytes to a packet that has no records.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.own.extend_from_slice(bytes);
         self.bytes += bytes.len();
     }
 
-    /// Appends zeroes up to a size, of which the proof has its part.
+    /// Appends zeroes until the packet has `bytes` bytes, with its proof.
     pub(crate) fn pad(&mut self, bytes: usize) {
         self.own.resize((bytes - self.kept).max(self.own.len()), 0);
         self.bytes = self.own.len();
     }
 
-    /// Writes the head, and the checksum unless the packet is going to be sealed.
+    /// Writes the head of a packet that is complete, and the checksum unless the packet is going to
+    /// be sealed.
     pub(crate) fn finish(&mut self, head: Head, messages: &Slab<Message>) {
         if self.kept > 0 {
             return Head { bytes: self.len(), ..head }.write(&mut self.own);
@@ -214,7 +219,7 @@ impl Packet {
         write_crc(&mut self.own, crc);
     }
 
-    /// Seals a finished packet.
+    /// Encrypts what is behind the head of a finished packet, and appends the proof.
     pub(crate) fn seal(&mut self, seal: &mut Seal) {
         let mark = seal.mark(self.path);
         mark.write(&mut self.own);

@@ -13,46 +13,51 @@ use crate::sent::SENT_MAX;
 use crate::slab::NONE;
 use crate::station::Station;
 
-/// The number of unanswered probes after which packets become small again and another path is
-/// preferred.
+/// The number of unanswered probes after which packets become small, since the path may swallow
+/// large ones.
 pub(crate) const SHRINK_PROBES: u8 = 3;
+
+/// The number of unanswered probes after which a path is left, if the association has another one.
 pub(crate) const DISTRUST_PROBES: u8 = 2;
 
-/// The number of round trips in which large packets are lost and none arrives after which packets
-/// become small, though small ones are acknowledged.
+/// Packets become small after this many round trips in which large packets were lost and none
+/// arrived, even if small ones are acknowledged.
 const SWALLOWED_MAX: u8 = 5;
 
-/// The packets that were sent by a path and are not acknowledged.
+/// The state of the packets that were sent by a path and are not acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     /// The number of the next packet.
     pub next: u64,
     /// The highest number that the peer acknowledged, plus one.
     pub acked: u64,
-    /// The lowest number that may be in flight.
+    /// The lowest number of a packet that may be in flight.
     pub oldest: u64,
     /// The highest number that was counted as lost, plus one.
     pub doubted: u64,
     /// The index of the sent window, [`NONE`] before the first packet.
     pub window: u32,
+    /// Number of bytes in flight.
     pub bytes: u32,
+    /// Number of packets in flight.
     pub packets: u16,
     /// The time at which the last packet that needs an acknowledgement was sent.
     pub asked_at: Instant,
-    /// The time at which the oldest packet counts as lost by its age, if there is one.
+    /// The earliest time at which a packet counts as lost by its age; `None` if there is none.
     pub loss_at: Option<Instant>,
-    /// Probes that were sent since the last acknowledgement.
+    /// Number of probes that were sent since a packet in flight was last acknowledged.
     pub probes: u8,
-    /// Losses of packets of more than the least size, at most one a round trip, since one of them
-    /// arrived.
+    /// Number of losses of packets of more than the least size since one of them arrived. At most
+    /// one loss counts in a round trip.
     pub swallowed: u8,
-    /// The number from which on such a loss counts.
+    /// The packet number from which on a loss counts in `swallowed`.
     pub suspect: u64,
-    /// `true` if a probe may be sent although the window is full.
+    /// `true` if a packet is to be sent although the window is full, as a probe for an
+    /// acknowledgement.
     pub probes_now: bool,
 }
 
-/// A path to the peer.
+/// A path to the peer: a lane and a station.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub to: Station,
@@ -65,10 +70,11 @@ pub(crate) struct Path {
     pub id: u8,
     /// `true` once the peer has proved that it receives at this station.
     pub is_proven: bool,
-    /// The size of packets that the path carries.
+    /// The largest packet that the path carries, in bytes.
     pub bytes: u16,
     pub proof: Proof,
-    /// The time before which no packet is sent: windows below eight packets are paced.
+    /// The time before which no packet with records is sent, since windows below eight packets are
+    /// paced.
     pub paced_until: Instant,
 }
 
@@ -111,8 +117,8 @@ impl Path {
         self.bytes > LEAST_BYTES && (is_silent || self.flight.swallowed >= SWALLOWED_MAX)
     }
 
-    /// Sets the size of packets to one that the path was found to carry. On a path in use, a
-    /// smaller one than before is nothing new.
+    /// Sets the size of packets to one that the path was found to carry. On a proven path, a size
+    /// that is not larger than before changes nothing.
     pub(crate) fn carries(&mut self, bytes: u16) {
         if self.is_proven && bytes <= self.bytes {
             return;
@@ -123,15 +129,17 @@ impl Path {
         self.control.restart();
     }
 
-    /// Returns `true` if the window has room for a packet of these bytes. On a paced path the last
-    /// packet may exceed the window: otherwise windows of 1 and of 1.9 packets would behave alike.
+    /// Returns `true` if the window has room for a packet of `bytes` bytes. On a paced path the
+    /// last packet may exceed the window: otherwise windows of 1 and of 1.9 packets would behave
+    /// alike.
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         let window = self.control.window();
         let more = if self.control.is_paced() { 1 } else { bytes };
         self.flight.packets == 0 || self.flight.bytes + more <= window
     }
 
-    /// Returns the time from now until a packet of these bytes would be delivered.
+    /// Returns an estimate of the time until a packet of `bytes` bytes would be delivered, if it
+    /// were sent now.
     pub(crate) fn delivery(&self, bytes: u32) -> Duration {
         // A window leaves in a round trip, so bytes take their share of one.
         let rtt = self.rtt.smoothed().as_nanos() as u64;
@@ -139,7 +147,7 @@ impl Path {
         Duration::from_nanos(rtt / 2 + rtt * queued / u64::from(self.control.window()))
     }
 
-    /// Returns when the path needs attention next.
+    /// Returns the time of the path's next timed work; `None` if there is none.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         let debt = match self.receipt.debt {
             Debt::By(at) => Some(at),
@@ -150,7 +158,8 @@ impl Path {
         times.into_iter().flatten().min()
     }
 
-    /// Returns the time at which a probe is sent if the peer stays silent.
+    /// Returns the time at which a probe is sent if the peer stays silent; `None` if nothing is in
+    /// flight.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let waits = self.flight.packets > 0;
         waits.then(|| self.flight.asked_at + self.rtt.probe_after(u32::from(self.flight.probes)))

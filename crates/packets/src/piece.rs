@@ -1,20 +1,23 @@
-//! Pieces: the parts of messages that travel in one packet. A retransmission sends pieces again, in
-//! new packets, on any path. Nobody copies a body for it.
+//! Pieces: the parts of messages that each travel in one packet. A retransmission sends pieces
+//! again, in new packets, on any path, without a copy of a body.
 
 use wire::packets::RecordKind;
 
 use crate::slab::{Linked, NONE};
 
-/// A part of a message that was cut and is not acknowledged, or a record without a number.
+/// A piece that was cut off a message and is not acknowledged, or a record without a message
+/// number.
 ///
-/// A piece stands in one queue: a packet's in flight, or the association's of lost pieces.
+/// A piece stands in one queue: that of a packet in flight, or the association's queue of lost
+/// pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// The index of the message, or [`NONE`] for a record without a number.
+    /// The index of the message in the table of messages; [`NONE`] for a record without a message
+    /// number.
     pub message: u32,
     /// The number of the message, or the count of a stop or go record.
     pub number: u32,
-    /// Offset in the message.
+    /// Offset of the piece in its message; in an open, the channel's serial number.
     pub offset: u32,
     pub next: u32,
     pub bytes: u16,
@@ -47,7 +50,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the piece's kind of record on the wire.
+    /// Returns the kind as it stands in a record on the wire.
     pub(crate) fn on_wire(self) -> RecordKind {
         match self {
             Kind::Data => RecordKind::DATA,
@@ -61,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// Returns the piece's kind for a parsed record. The parser lets no other kind through.
+    /// Returns the kind of a parsed record. The parser lets no unknown kind through.
     pub(crate) fn of_wire(kind: RecordKind) -> Kind {
         match kind {
             RecordKind::DATA => Kind::Data,
@@ -77,7 +80,8 @@ impl Kind {
 }
 
 impl Piece {
-    /// Returns a record without a number.
+    /// Returns the piece of a record without a message number: a reset, stop, go or ping. `count`
+    /// is the count of a stop or go.
     pub(crate) fn bare(kind: Kind, channel: u16, count: u32) -> Piece {
         Piece {
             message: NONE,

@@ -21,10 +21,10 @@ use crate::sent::{Fate, SentWindow};
 use crate::settings::Settings;
 use crate::slab::{NONE, Slab};
 
-/// Maximum number of paths that are searched for an idle sent window.
+/// Maximum number of paths that one search for an idle sent window visits.
 const SEARCHED_MAX: u32 = 64;
 
-/// A buffer of received bytes, with the count of its pieces that were not given back.
+/// A buffer of received bytes, with the number of its pieces that the user has not given back.
 pub(crate) struct Chunk {
     /// The buffer; `None` while the packet in it is being read.
     pub buf: Option<Buf>,
@@ -38,14 +38,14 @@ pub struct Counters {
     pub arrived: u64,
     /// Packets that could not be parsed, or whose checksum or seal was wrong.
     pub malformed: u64,
-    /// Packets of no association, with a wrong cookie, from an unknown station, or without the
-    /// seal of their association.
+    /// Packets of no association, with a wrong cookie, from an unknown station, or without the seal
+    /// of their association. Handshake packets that fit nothing count, too.
     pub unknown: u64,
     /// Packets that had arrived before.
     pub repeated: u64,
     /// Packets that were not acknowledged because there was no room for their pieces.
     pub refused: u64,
-    /// Packets that left.
+    /// Packets that associations have sent; those of the handshake do not count.
     pub sent: u64,
     /// Pieces that were sent again.
     pub resent: u64,
@@ -53,15 +53,15 @@ pub struct Counters {
     pub hellos_dropped: u64,
 }
 
-/// The conditions under which what arrives is taken in.
+/// The conditions under which arrived pieces, hellos and opens are accepted.
 pub(crate) struct Gate {
     /// The number of queued events from which on no piece is accepted, until the user fetches some.
     events_room: usize,
-    /// `true` while hellos and opens have to come again.
+    /// `true` while hellos and opens are left unanswered, so that their senders repeat them.
     pub is_held: bool,
 }
 
-/// The tables of an endpoint.
+/// The tables that all associations of an endpoint share.
 pub(crate) struct Pools {
     pub paths: Slab<Path>,
     pub windows: Slab<SentWindow>,
@@ -71,9 +71,9 @@ pub(crate) struct Pools {
     pub holds: Slab<Hold>,
     pub chunks: Slab<Chunk>,
     pub loans: Slab<Loan>,
-    /// Channels by association and name.
+    /// Places of channels, by association and name.
     pub names: Directory,
-    /// Number of channels of each association.
+    /// Number of channels of each association, by its place.
     pub channels_of: Vec<u32>,
     generations: Vec<u32>,
     pub events: VecDeque<Event>,
@@ -121,7 +121,7 @@ impl Pools {
         self.names.get(Pools::key(association, name))
     }
 
-    /// Creates a channel, or returns `None` if the table is full.
+    /// Creates a channel and returns its place; `None` if the table is full.
     pub(crate) fn make(&mut self, association: u32, serial: u32, state: State) -> Option<u32> {
         let place = self.channels.take(Channel::new(association, serial, 0, state))?;
         self.channels[place].generation = self.generations[place as usize];
@@ -130,18 +130,19 @@ impl Pools {
         Some(place)
     }
 
-    /// Returns the identifier of a channel.
+    /// Returns the identifier of the channel at a place.
     pub(crate) fn conn(&self, place: u32) -> ConnId {
         ConnId { index: place, generation: self.generations[place as usize] }
     }
 
-    /// Returns the place of a channel, unless it is gone.
+    /// Returns the place of the channel with an identifier; `None` if the channel is gone.
     pub(crate) fn place(&self, conn: ConnId) -> Option<u32> {
         let channel = self.channels.get(conn.index)?;
         (channel.generation == conn.generation).then_some(conn.index)
     }
 
-    /// Removes a channel if neither its peer nor one of its messages needs it any more.
+    /// Removes a channel that is over for both ends, unless one of its messages needs it, or it is
+    /// queued for sending.
     pub(crate) fn release(&mut self, place: u32) {
         let channel = &self.channels[place];
         let State::Gone(why) = channel.state else { return };
@@ -156,7 +157,8 @@ impl Pools {
         self.events.push_back(Event::Closed { conn, reason: why.reason() });
     }
 
-    /// Removes a message that is finished, and its channel if it was the last message.
+    /// Removes a message that is finished. Its channel is removed, too, if it only waited for the
+    /// message.
     pub(crate) fn settle(&mut self, place: u32) {
         if !self.messages[place].is_over() {
             return;
@@ -183,7 +185,7 @@ impl Pools {
         }
     }
 
-    /// Counts everything in flight on a path as lost.
+    /// Counts every packet in flight on a path as lost, and returns the pieces.
     pub(crate) fn lose_all(&mut self, path: u32) -> Landed {
         let mut landed = Landed::NOTHING;
         let path = &mut self.paths[path];
@@ -199,9 +201,9 @@ impl Pools {
         landed
     }
 
-    /// Drops the messages that a channel has not begun to send, and the ones that wait for
-    /// delivery. Returns `true` if the channel's open was dropped too: then the peer has never
-    /// heard of it.
+    /// Drops the messages that a channel has not sent to the end, and the received pieces that wait
+    /// for delivery. Returns `true` if the channel's open was dropped, too: then the peer has never
+    /// heard of the channel.
     pub(crate) fn drop_words(&mut self, place: u32) -> bool {
         let mut was_opening = false;
         while let Some(message) = self.channels[place].out.queue.pop(&mut self.messages) {
@@ -222,7 +224,7 @@ impl Pools {
         self.events.len() < self.gate.events_room && (is_due || is_plenty)
     }
 
-    /// Returns the credits that an association may be granted now.
+    /// Returns the credits that each of `associations` associations may be granted now.
     pub(crate) fn grant(&self, associations: usize) -> u16 {
         let free = self.chunks.free().min(self.holds.free());
         let is_pressed = 4 * free < self.chunks.max();
@@ -255,7 +257,7 @@ impl Pools {
     }
 }
 
-/// Ends one piece's use of its chunk. The end of the last use returns the chunk's buffer.
+/// Ends a piece's use of its chunk. The end of the last use returns the chunk's buffer.
 pub(crate) fn let_go(chunks: &mut Slab<Chunk>, returned: &mut VecDeque<Buf>, chunk: u32) {
     if chunk == NONE {
         return;

@@ -17,11 +17,13 @@ pub(crate) const LEAST_BYTES: u16 = HELLO_BYTES as u16;
 /// carry it.
 const COMMON_BYTES: u16 = 1400;
 
-/// Probes of one size without an answer after which a smaller size is probed.
+/// Number of unanswered probes of one size after which a smaller size is probed.
 const TRIES_EACH: u8 = 3;
 
-/// The pauses between probes of a path that does not answer.
+/// The pause after unanswered probe n is this times 2ⁿ, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
+
+/// The longest pause between unanswered probes of a path.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// The pause before a path that carries less than full packets is probed for them again, since its
@@ -31,7 +33,7 @@ pub(crate) const PAUSE_RAISE: Duration = Duration::from_secs(600);
 /// The pause before a path that fell silent is probed again.
 pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
 
-/// The state of one path's probing.
+/// The state of the probes of one path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proof {
     /// The random number that the peer has to return; zero when no probe is out.
@@ -40,29 +42,29 @@ pub(crate) struct Proof {
     pub echo: u64,
     /// The time of the next probe; `None` if probes only answer the peer's.
     pub next: Option<Instant>,
-    /// The size of the probes.
+    /// The size of the probes in bytes.
     pub bytes: u16,
     tries: u8,
 }
 
 impl Proof {
-    /// Begins to probe whether packets of `bytes` bytes arrive: at a time, or only in answer to a
-    /// probe of the peer.
+    /// Begins to probe whether packets of `bytes` bytes arrive. The first probe leaves at the time
+    /// `at`, or in answer to a probe of the peer if that is `None`.
     pub(crate) fn ask(&mut self, challenge: u64, bytes: u16, at: Option<Instant>) {
         (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
     }
 
-    /// Returns `true` if a probe that leaves now asks for an answer.
+    /// Returns `true` if a probe that leaves now asks the peer for an answer.
     pub(crate) fn asks(&self, now: Instant) -> bool {
         self.challenge != 0 && self.next.is_none_or(|at| at <= now)
     }
 
-    /// Returns `true` if a probe has to leave now.
+    /// Returns `true` if a probe, or the answer to the peer's, has to leave now.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.echo != 0 || self.challenge != 0 && self.next.is_some_and(|at| at <= now)
     }
 
-    /// Plans the next probe after an unanswered one: later, and of a smaller size after
+    /// Plans the next probe after one that asks for an answer: later, and of a smaller size after
     /// [`TRIES_EACH`] tries. On a path that is silent altogether, the size is kept, since nothing
     /// was learned about it.
     pub(crate) fn retry(&mut self, now: Instant, is_silent: bool) {

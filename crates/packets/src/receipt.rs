@@ -6,16 +6,17 @@ use crate::head::Ack;
 use crate::rtt::HOLD_MAX;
 use crate::window::Seen;
 
-/// Packets that may stay unacknowledged before an acknowledgement is sent in a packet of its own.
+/// Number of unacknowledged packets from which on an acknowledgement is sent in a packet of its
+/// own.
 const UNANSWERED_MAX: u8 = 8;
 
-/// The debt to the peer for packets that arrived.
+/// The acknowledgement that this end owes to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Debt {
     Nothing,
-    /// An acknowledgement, with the next packet or at this time.
+    /// An acknowledgement leaves with the next packet, or by itself at this time.
     By(Instant),
-    /// An acknowledgement is sent at once.
+    /// An acknowledgement leaves at once.
     Now,
 }
 
@@ -24,16 +25,17 @@ pub(crate) enum Debt {
 pub(crate) struct Receipt {
     /// Numbers of the packets that arrived.
     pub seen: Seen,
-    /// When the highest number arrived.
+    /// The time at which the packet with the highest number arrived.
     highest_at: Instant,
     pub debt: Debt,
     unanswered: u8,
-    /// `true` if a packet with a congestion mark arrived since the last acknowledgement.
+    /// `true` if a packet with a congestion mark arrived since this end last sent a packet by the
+    /// path.
     pub echo: bool,
 }
 
 impl Receipt {
-    /// Returns the receipt of a path on which nothing has arrived.
+    /// Returns the state of a path on which nothing has arrived.
     pub(crate) fn new() -> Receipt {
         Receipt {
             seen: Seen::default(),
@@ -45,7 +47,7 @@ impl Receipt {
     }
 
     /// Notes a new packet, and decides when its acknowledgement is to be sent (RFC 9000, section
-    /// 13.2.1).
+    /// 13.2.1). A packet that does not elicit one is only noted.
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, elicits: bool, ack_now: bool) {
         let in_order = self.seen.highest().map_or(0, |highest| highest + 1) == number;
         self.seen.note(number);
@@ -63,7 +65,8 @@ impl Receipt {
         }
     }
 
-    /// Returns the acknowledgement of the packets that arrived, and counts it as sent.
+    /// Returns the acknowledgement of the packets that arrived, and counts it as sent; `None` if
+    /// none has arrived.
     pub(crate) fn report(&mut self, now: Instant) -> Option<Ack> {
         // Also where nothing was accepted yet: a bare packet says that we live.
         (self.debt, self.unanswered) = (Debt::Nothing, 0);

@@ -1,13 +1,13 @@
-//! The records of a packet, walked with checked lengths.
+//! The records of a packet, read one after the other with checked lengths.
 
 use contract::Fatal;
 use wire::packets::{FLAG_LAST, RECORD_ALIGN, RecordHead, RecordKind};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of a record's head on the wire.
+/// Length of a record's head on the wire, in bytes.
 pub(crate) const RECORD_BYTES: usize = size_of::<RecordHead>();
 
-/// A record's head, and the location of its bytes in the packet.
+/// A record's head, and the location of the record's bytes in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub channel: u16,
@@ -16,13 +16,13 @@ pub(crate) struct Record {
     pub message: u32,
     pub behind: u16,
     pub offset: u32,
-    /// Offset of the bytes in the packet.
+    /// Offset of the record's bytes in the packet.
     pub at: usize,
     pub bytes: u16,
 }
 
 impl Record {
-    /// Writes the head of the record.
+    /// Writes the head of the record to the start of `to`.
     pub(crate) fn write(&self, to: &mut [u8]) {
         let head = RecordHead {
             channel: self.channel.into(),
@@ -40,7 +40,8 @@ impl Record {
 /// The records of a packet, in order. The iteration ends after the first error.
 pub(crate) struct Records<'a> {
     packet: &'a [u8],
-    /// `at ≤ packet.len()`, a multiple of [`RECORD_ALIGN`] while there is more.
+    /// The offset of the next record, a multiple of [`RECORD_ALIGN`]; at or behind the end of the
+    /// packet if there is none.
     at: usize,
 }
 

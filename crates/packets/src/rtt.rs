@@ -8,7 +8,7 @@ use contract::Instant;
 /// forgotten, as routes change.
 const EPOCH: Duration = Duration::from_secs(10);
 
-/// The minimum time after which an acknowledgement is requested for an unanswered packet.
+/// The least time after which an acknowledgement is requested for an unanswered packet.
 const PROBE_MIN: Duration = Duration::from_millis(1);
 
 /// The longest time for which a receiver delays an acknowledgement.
@@ -44,7 +44,8 @@ impl Default for Rtt {
 
 impl Rtt {
     /// Adds a sample: `whole` is the time from sending to the acknowledgement, `held` the time for
-    /// which the peer says that it delayed the acknowledgement.
+    /// which the peer says that it delayed the acknowledgement. `is_full` says that the packet had
+    /// at least half the full size.
     pub(crate) fn sample(&mut self, now: Instant, whole: Duration, held: Duration, is_full: bool) {
         let sample = u32::try_from(whole.saturating_sub(held).as_nanos()).unwrap_or(u32::MAX / 2);
         if core::mem::take(&mut self.is_guess) {
@@ -75,12 +76,13 @@ impl Rtt {
         Duration::from_nanos(u64::from(self.smoothed))
     }
 
-    /// Returns the latest sample.
+    /// Returns the latest sample of the round-trip time.
     pub(crate) fn latest(&self) -> Duration {
         Duration::from_nanos(u64::from(self.latest))
     }
 
-    /// Returns the least sample of a full packet in the last ten to twenty seconds.
+    /// Returns the least sample of a full packet in the last ten to twenty seconds; about four
+    /// seconds if there is none.
     pub(crate) fn least(&self) -> Duration {
         Duration::from_nanos(u64::from(self.least[0].min(self.least[1])))
     }
@@ -91,8 +93,8 @@ impl Rtt {
         self.smoothed().max(self.latest()) * 9 / 8 + Duration::from_micros(1)
     }
 
-    /// Returns the silence after which the `tries`th probe for an acknowledgement is sent (RFC
-    /// 9002, section 6.2.1), between a millisecond and a second.
+    /// Returns the silence after which a probe for an acknowledgement is sent, if `tries` probes
+    /// stayed unanswered (RFC 9002, section 6.2.1): between a millisecond and a second.
     pub(crate) fn probe_after(&self, tries: u32) -> Duration {
         let variation = Duration::from_nanos(4 * u64::from(self.variation));
         let once = (self.smoothed() + variation + HOLD_MAX).max(PROBE_MIN);

@@ -32,7 +32,8 @@ impl Key {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// Opens a packet in place. Its bytes mean nothing afterwards if the seal was wrong.
+    /// Decrypts a packet in place. Returns `false` if its proof is wrong; the packet's bytes mean
+    /// nothing then.
     fn open(&self, path: u8, number: u64, packet: &mut [u8]) -> bool {
         let (head, inside) = packet.split_at_mut(HEAD_BYTES);
         let nonce = self.nonce(path, number);
@@ -40,17 +41,17 @@ impl Key {
     }
 }
 
-/// Returns the secret of the next phase.
+/// Returns the secret of the phase after the one of `secret`.
 fn next(secret: &[u8; 32]) -> [u8; 32] {
     mac(secret, [&b"next"[..]])
 }
 
-/// The direction from this end to the peer.
+/// The key of the direction from this end to the peer.
 struct Outgoing {
     key: Key,
     secret: [u8; 32],
     phase: u64,
-    /// Packets that the key has sealed.
+    /// Number of packets that the key has sealed.
     sealed: u32,
 }
 
@@ -61,13 +62,13 @@ impl Outgoing {
     }
 }
 
-/// The direction from the peer to this end. The next key is there before it is needed, so that a
-/// forged packet costs no more than another.
+/// The keys of the direction from the peer to this end. The key of the next phase is derived before
+/// it is needed, so that a forged packet costs no more time than another.
 struct Incoming {
     previous: Option<Key>,
     current: Key,
     next: Key,
-    /// The secret of the next key.
+    /// The secret from which the next key is derived.
     secret: [u8; 32],
     phase: u64,
 }
@@ -76,12 +77,12 @@ struct Incoming {
 pub(crate) struct Seal {
     outgoing: Outgoing,
     incoming: Incoming,
-    /// Packets after which a key is replaced.
+    /// Number of packets after which a key is replaced.
     packets_max: u32,
 }
 
 impl Seal {
-    /// Returns the seals of the end that dialled, or of the end that accepted.
+    /// Returns the seals of the end that dialled an association, or of the end that accepted it.
     pub(crate) fn new(secrets: &Secrets, is_initiator: bool, packets_max: u32) -> Seal {
         let (ours, theirs) = match is_initiator {
             true => (secrets.of_initiator, secrets.of_acceptor),
@@ -101,7 +102,8 @@ impl Seal {
         }
     }
 
-    /// Returns the mark of the next packet by a path, which is to be in its head when it is sealed.
+    /// Returns the mark for the head of the next packet by a path. Begins the next phase if the key
+    /// has sealed enough packets.
     pub(crate) fn mark(&mut self, path: u8) -> Mark {
         // The peer has this phase, so it has the key of the next one.
         let may_advance = self.incoming.phase >= self.outgoing.phase;
@@ -111,7 +113,7 @@ impl Seal {
         Mark { path, phase: self.outgoing.phase as u8 }
     }
 
-    /// Encrypts what is behind the head of a packet, and returns the proof of the whole.
+    /// Encrypts what is behind the head of a packet, and returns the proof of the whole packet.
     pub(crate) fn seal(&mut self, path: u8, number: u64, packet: &mut [u8]) -> [u8; TAG_BYTES] {
         let (head, inside) = packet.split_at_mut(HEAD_BYTES);
         let key = &self.outgoing.key;
@@ -122,8 +124,8 @@ impl Seal {
         tag.as_ref().try_into().expect("a tag has its size")
     }
 
-    /// Opens a packet of the peer in place, with its proof at the end. Returns `false` if it is not
-    /// the peer's, and then nothing has changed but the packet.
+    /// Opens a packet of the peer in place, with its proof at the end. Returns `false` if the
+    /// packet does not come from the peer; nothing but its bytes has changed then.
     pub(crate) fn open(&mut self, mark: Mark, number: u64, packet: &mut [u8]) -> bool {
         let incoming = &mut self.incoming;
         let ahead = mark.phase.wrapping_sub(incoming.phase as u8);
@@ -141,7 +143,7 @@ impl Seal {
         }
     }
 
-    /// Follows the peer into the next phase.
+    /// Follows the peer into the next phase, with the keys of both directions.
     fn go_on(&mut self) {
         let incoming = &mut self.incoming;
         incoming.secret = next(&incoming.secret);
@@ -167,7 +169,7 @@ mod tests {
         [true, false].map(|is_initiator| Seal::new(&secrets, is_initiator, packets_max))
     }
 
-    /// Seals a packet with a number.
+    /// Seals a packet with a number, and returns its mark and its bytes.
     fn seal(by: &mut Seal, path: u8, number: u64) -> (Mark, Vec<u8>) {
         let mark = by.mark(path);
         let mut packet = std::vec![0x5a; HEAD_BYTES + 24];

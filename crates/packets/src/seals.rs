@@ -10,12 +10,12 @@ use crate::noise::{Answering, Chance, Greeting};
 use crate::seal::Seal;
 use crate::settings::Sealed;
 
-/// Refused hellos after which an association that has a key is given up.
+/// Number of refused hellos after which an endpoint with a key gives up an association.
 const REFUSALS_MIN: u8 = 3;
 
-/// The seal of one association.
+/// The state of one association's seal.
 enum Of {
-    /// The place is free, or its peer is not known yet.
+    /// The place has no association, or one without keys.
     Nobody,
     /// This end has dialled. The peer's accept ends the state.
     Greeting(Box<Greeting>),
@@ -26,16 +26,16 @@ enum Of {
 /// The seals of an endpoint that has a key.
 pub(crate) struct Seals {
     psk: [u8; 32],
-    /// The key of the proofs of resets.
+    /// The key with which resets are proved.
     pub reset_key: [u8; 32],
     chance: Chance,
     packets_max: u32,
-    /// By the places of associations.
+    /// The states of seals, by the places of the associations.
     of: Vec<Of>,
 }
 
 impl Seals {
-    /// Returns the seals of an endpoint with at most so many associations.
+    /// Returns the seals of an endpoint that has at most `associations_max` associations.
     pub(crate) fn new(sealed: &Sealed, associations_max: usize) -> Seals {
         Seals {
             psk: sealed.key.psk(),
@@ -47,7 +47,8 @@ impl Seals {
     }
 
     /// Returns `true` if a refusal of an association that is dialled is to be believed. Anybody on
-    /// the path can forge one, so several hellos have to be refused; `hellos` were sent so far.
+    /// the path can forge one, so several hellos have to be refused; `hellos` is the number sent so
+    /// far.
     pub(crate) fn is_refused(&mut self, place: u32, hellos: u8) -> bool {
         let Of::Greeting(greeting) = &mut self.of[place as usize] else { return true };
         let (refusals, last) = greeting.refused;
@@ -63,7 +64,7 @@ impl Seals {
         self.of[place as usize] = Of::Greeting(Box::new(greeting));
     }
 
-    /// Returns message 1 of an association that is dialled.
+    /// Returns message 1 of an association that is dialled; `None` for another association.
     pub(crate) fn message(&self, place: u32) -> Option<&[u8; HELLO_SEAL_BYTES]> {
         match &self.of[place as usize] {
             Of::Greeting(greeting) => Some(&greeting.message),
@@ -71,8 +72,8 @@ impl Seals {
         }
     }
 
-    /// Returns the accept in message 2, after which packets are sealed. Returns `None` if the
-    /// message is not the peer's.
+    /// Returns the accept in message 2 and keeps the keys of the association. Returns `None` if the
+    /// message does not come from the peer.
     pub(crate) fn accepted(&mut self, place: u32, message: &[u8]) -> Option<AcceptBody> {
         let Of::Greeting(greeting) = &mut self.of[place as usize] else { return None };
         let (accept, secrets) = greeting.read(message)?;
@@ -81,19 +82,20 @@ impl Seals {
         Some(accept)
     }
 
-    /// Reads message 1 of a hello, or returns `None` if its sender does not have our key.
+    /// Reads message 1 of a hello; returns `None` if its sender does not have the key.
     pub(crate) fn hear(&mut self, hello: &PacketHelloBody, message: &[u8]) -> Option<Answering> {
         Answering::new(&self.psk, &mut self.chance, hello, message)
     }
 
-    /// Accepts an association.
+    /// Accepts an association: makes message 2 and keeps the keys.
     pub(crate) fn accept(&mut self, place: u32, answering: Answering, accept: &AcceptBody) {
         let (message, secrets) = answering.accept(accept);
         let seal = Seal::new(&secrets, false, self.packets_max);
         self.of[place as usize] = Of::Up(Box::new((seal, Some(message))));
     }
 
-    /// Returns message 2 of an association that this end has accepted.
+    /// Returns message 2 of an association that this end has accepted; `None` for another
+    /// association.
     pub(crate) fn answer(&self, place: u32) -> Option<[u8; ACCEPT_SEAL_BYTES]> {
         match &self.of[place as usize] {
             Of::Up(up) => up.1,
@@ -101,7 +103,7 @@ impl Seals {
         }
     }
 
-    /// Returns the seal of an association that is up.
+    /// Returns the seal of an association whose keys are known; `None` for another association.
     pub(crate) fn get(&mut self, place: u32) -> Option<&mut Seal> {
         match &mut self.of[place as usize] {
             Of::Up(up) => Some(&mut up.0),
@@ -109,7 +111,8 @@ impl Seals {
         }
     }
 
-    /// Opens a packet of an association in place. Returns `false` if it is not the peer's.
+    /// Opens a packet of an association in place. Returns `false` if the packet does not come from
+    /// the peer.
     pub(crate) fn open(&mut self, place: u32, mark: Mark, number: u64, packet: &mut [u8]) -> bool {
         self.get(place).is_some_and(|seal| seal.open(mark, number, packet))
     }

@@ -9,7 +9,8 @@ use wire::packets::RetryBody;
 
 use crate::station::Station;
 
-/// The nanoseconds of a minute. A token is valid in the minute of its creation and in the next one.
+/// The nanoseconds of a minute. A token is valid in the minute in which it was made and in the
+/// next.
 const MINUTE: u64 = 60_000_000_000;
 
 /// The endpoint's secret, and the number of cookies derived from it so far.
@@ -41,7 +42,8 @@ impl Secret {
         RetryBody { minute: minute.into(), proof: half(proof) }
     }
 
-    /// Returns `true` if the token is ours, for this station and cookie, and at most a minute old.
+    /// Returns `true` if this end made the token for this station and cookie, in this minute or the
+    /// one before.
     pub(crate) fn knows(
         &self,
         now: Instant,
@@ -67,12 +69,12 @@ pub(crate) fn reset_proof(key: &[u8; 32], cookie: u64, association: u32) -> [u8;
     half(mac(key, words))
 }
 
-/// Returns `true` if the proof of a reset is right.
+/// Returns `true` if the proof in a reset is right.
 pub(crate) fn is_reset(key: &[u8; 32], cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
     bool::from(reset_proof(key, cookie, association).ct_eq(proof))
 }
 
-/// Returns the HMAC-SHA256 of words, one behind the other.
+/// Returns the HMAC-SHA256 of all words, one behind the other.
 pub(crate) fn mac<'a>(key: &[u8; 32], words: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for word in words {

@@ -8,7 +8,7 @@ use contract::Instant;
 use crate::piece::Piece;
 use crate::slab::{NONE, Queue, Slab};
 
-/// Packets of a path that the window remembers.
+/// Number of a path's latest packets that the window remembers.
 pub(crate) const SENT_MAX: usize = 128;
 
 /// The state of a packet that was sent.
@@ -27,16 +27,16 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub at: Instant,
-    /// The first of the packet's pieces.
+    /// The index of the first of the packet's pieces; [`NONE`] if it has none.
     pieces: u32,
     number: u32,
     pub bytes: u16,
     pub fate: Fate,
-    /// `true` if the packet filled the window.
+    /// `true` if packets took up at least half of the path's window when the packet was sent.
     pub was_limited: bool,
 }
 
-/// The last packets of a path, by number.
+/// The last packets of a path, indexed by their number modulo [`SENT_MAX`].
 pub(crate) struct SentWindow {
     packets: [Sent; SENT_MAX],
 }
@@ -56,7 +56,7 @@ impl SentWindow {
         SentWindow { packets: [never; SENT_MAX] }
     }
 
-    /// Returns the packet with this number, if it is remembered.
+    /// Returns the packet with this number; `None` if it is not remembered.
     pub(crate) fn get(&mut self, number: u64) -> Option<&mut Sent> {
         let packet = &mut self.packets[number as usize % SENT_MAX];
         (packet.number == number as u32).then_some(packet)
@@ -67,7 +67,7 @@ impl SentWindow {
         &mut self.packets[number as usize % SENT_MAX]
     }
 
-    /// Notes a packet in flight with its pieces.
+    /// Notes a packet as in flight, with its pieces.
     pub(crate) fn note(
         &mut self,
         number: u64,
@@ -90,7 +90,7 @@ impl SentWindow {
 }
 
 impl Sent {
-    /// Takes the packet out of flight and moves its pieces to `to`.
+    /// Takes the packet out of flight, sets its fate, and moves its pieces to `to`.
     pub(crate) fn land(&mut self, fate: Fate, pieces: &mut Slab<Piece>, to: &mut Queue) {
         self.fate = fate;
         let mut piece = core::mem::replace(&mut self.pieces, NONE);

@@ -15,11 +15,11 @@ pub struct Settings {
     pub worker: u8,
     /// The number of workers that share the packets to one address.
     pub workers: u8,
-    /// The endpoint answers hellos.
+    /// `true` if the endpoint answers hellos.
     pub accepts: bool,
     /// The largest packet that the lanes carry both ways, in bytes.
     pub packet_bytes: usize,
-    /// The congestion control of paths to other machines.
+    /// The rule for the windows of paths to other machines.
     pub control: Policy,
     /// The rule for the windows of paths to loopback addresses.
     pub local: Policy,
@@ -31,14 +31,14 @@ pub struct Settings {
     pub windows_max: usize,
     /// Maximum number of channels, of all associations together.
     pub channels_max: usize,
-    /// Maximum number of outgoing messages.
+    /// Maximum number of outgoing messages whose bodies have not returned.
     pub messages_max: usize,
-    /// Most pieces of messages in flight.
+    /// Maximum number of pieces of messages that are not acknowledged.
     pub pieces_max: usize,
-    /// Maximum number of received pieces that the user has not given back.
+    /// Maximum number of received pieces that wait for their delivery.
     pub holds_max: usize,
-    /// Maximum number of chunks whose pieces were not given back: the number of the lanes' receive
-    /// buffers.
+    /// Maximum number of chunks with pieces that the user has not given back, which is the number
+    /// of the lanes' receive buffers.
     pub chunks_max: usize,
     /// The key with which all packets are sealed; `None` if none is.
     pub sealed: Option<Sealed>,
@@ -47,18 +47,19 @@ pub struct Settings {
 /// The settings of an endpoint that seals its packets.
 #[derive(Clone)]
 pub struct Sealed {
-    /// The key that the peers have, too.
+    /// The key that both ends of an association have.
     pub key: PacketKey,
     /// Random bytes that no other party knows and no other endpoint has. The key pairs of
     /// handshakes are derived from them.
     pub chance: [u8; 32],
-    /// Packets after which a key of an association is replaced.
+    /// Number of packets after which a key of an association is replaced.
     pub packets_max: u32,
 }
 
 impl Sealed {
-    /// The usual number of packets of one key. With packets of 64 KiB, whoever reads along can tell
-    /// them from chance with one in 2^60 at most (docs/explanation/packets.md).
+    /// The usual number of packets that one key seals. With packets of 64 KiB, an eavesdropper can
+    /// tell them from random bytes with a probability of at most 2⁻⁶⁰
+    /// (docs/explanation/packets.md).
     pub const PACKETS_MAX: u32 = 1 << 22;
 }
 
@@ -72,7 +73,7 @@ impl Settings {
     /// The lower bound of `packet_bytes`: the size of a hello.
     pub const PACKET_BYTES_MIN: usize = wire::packets::HELLO_BYTES;
 
-    /// The sizes of a worker, without a secret.
+    /// The sizes of a worker's endpoint, without a secret.
     pub const WORKER: Settings = Settings {
         secret: [0; 32],
         worker: 0,
@@ -92,7 +93,7 @@ impl Settings {
         sealed: None,
     };
 
-    /// The sizes of a client of one server, without a secret.
+    /// The sizes of the endpoint of a client that has one server, without a secret.
     pub const CLIENT: Settings = Settings {
         accepts: false,
         associations_max: 8,

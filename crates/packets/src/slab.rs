@@ -30,7 +30,7 @@ impl<T> Slab<T> {
         Some(index)
     }
 
-    /// Empties a slot and returns its value.
+    /// Empties a slot and returns its value. Panics if the slot is empty.
     pub(crate) fn give(&mut self, index: u32) -> T {
         let value = self.slots[index as usize].take().expect("a slot is given once");
         self.free.push(index);
@@ -42,7 +42,7 @@ impl<T> Slab<T> {
         self.slots.get(index as usize)?.as_ref()
     }
 
-    /// Returns the value at an index to change, or `None` if there is none.
+    /// Returns the value at an index, to change it; `None` if there is none.
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.slots.get_mut(index as usize)?.as_mut()
     }
@@ -78,7 +78,8 @@ impl<T> IndexMut<u32> for Slab<T> {
 
 /// An entry of a slab that may stand in a queue.
 pub(crate) trait Linked {
-    /// Returns the place of the index of the next entry of the queue, [`NONE`] in the last.
+    /// Returns the field for the index of the next entry in the queue, which is [`NONE`] in the
+    /// last entry.
     fn next(&mut self) -> &mut u32;
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The queue without entries.
+    /// A queue without entries.
     pub(crate) const EMPTY: Queue = Queue { head: NONE, tail: NONE };
 
     /// Returns the first entry's index, or `None` if the queue is empty.
@@ -98,12 +99,12 @@ impl Queue {
         (self.head != NONE).then_some(self.head)
     }
 
-    /// Returns `true` without entries.
+    /// Returns `true` if the queue has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    /// Appends an entry.
+    /// Appends the entry at an index of the slab.
     pub(crate) fn push<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
         *slab[index].next() = NONE;
         match self.tail {
@@ -113,7 +114,7 @@ impl Queue {
         self.tail = index;
     }
 
-    /// Inserts an entry before all others.
+    /// Inserts the entry at an index of the slab before all others.
     pub(crate) fn push_front<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
         *slab[index].next() = self.head;
         if self.head == NONE {
@@ -122,7 +123,7 @@ impl Queue {
         self.head = index;
     }
 
-    /// Removes the first entry.
+    /// Removes the first entry and returns its index; `None` if the queue is empty.
     pub(crate) fn pop<T: Linked>(&mut self, slab: &mut Slab<T>) -> Option<u32> {
         let index = self.front()?;
         self.head = *slab[index].next();

@@ -44,8 +44,9 @@ impl Association {
         true
     }
 
-    /// Returns the path for the next packet with records: one that has to be probed, or else the
-    /// one that would deliver the packet first. Returns `None` if no path may send now.
+    /// Returns the path for the next packet with records: one that has to be probed, otherwise the
+    /// one that would deliver the packet first. Returns `None` if no path may send now, or there is
+    /// nothing to send.
     fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<u32> {
         if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
             if !self.words.are_any() {
@@ -71,7 +72,7 @@ impl Association {
         best.map(|(_, path)| path)
     }
 
-    /// Returns `true` if the sent window of a path has a place for the next packet.
+    /// Returns `true` if a path has a sent window, and its place for the next packet is free.
     fn is_free(&self, pools: &mut Pools, path: u32) -> bool {
         if !pools.arm(path) {
             return false;
@@ -80,7 +81,8 @@ impl Association {
         pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
     }
 
-    /// Notes a packet with records as in flight, and requests an acknowledgement if one is needed.
+    /// Notes a packet with records as in flight, asks for an acknowledgement if one is needed, and
+    /// finishes the packet.
     fn launch(
         &mut self,
         pools: &mut Pools,
@@ -111,7 +113,7 @@ impl Association {
         self.finish(pools, now, (place, credits), packet, kind);
     }
 
-    /// Writes a packet's number, head and checksum.
+    /// Gives a packet its number, and writes its head and checksum.
     pub(crate) fn finish(
         &mut self,
         pools: &mut Pools,
@@ -140,7 +142,8 @@ impl Association {
         pools.counters.sent += 1;
     }
 
-    /// Writes the packet of a path probe that is due. Returns `false` if none is.
+    /// Writes the packet of a path probe, or of the answer to one, that is due. Returns `false` if
+    /// none is.
     pub(crate) fn prove(
         &mut self,
         pools: &mut Pools,

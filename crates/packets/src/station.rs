@@ -2,22 +2,23 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-/// The address of a peer on a lane.
+/// The address of a peer, as a lane sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Station {
-    /// A UDP port.
+    /// An IP address and a UDP port.
     Internet(SocketAddr),
     /// A network card in the local Ethernet segment, and a queue number behind it.
     Ethernet {
-        /// The address of the card.
+        /// The Ethernet address of the card.
         mac: [u8; 6],
-        /// The number of the queue.
+        /// The number of the queue behind the card.
         queue: u16,
     },
 }
 
 impl Station {
-    /// Returns `true` if the station is on this machine for certain.
+    /// Returns `true` if the station has a loopback address, so that it is on this machine for
+    /// certain.
     pub(crate) fn is_loopback(&self) -> bool {
         matches!(self, Station::Internet(address) if address.ip().to_canonical().is_loopback())
     }
@@ -37,7 +38,7 @@ impl Station {
         }
     }
 
-    /// Writes the address in a canonical form: equal bytes mean equal addresses.
+    /// Returns the address in a canonical form: equal bytes mean equal addresses.
     pub(crate) fn encode(&self) -> [u8; 28] {
         let mut bytes = [0; 28];
         match self {

@@ -4,17 +4,17 @@
 /// repeated packet is never new (the anti-replay window of RFC 4303, section 3.4.3).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The highest number seen, plus one.
+    /// The highest number seen, plus one; zero if none was.
     next: u64,
-    /// Bit `n` of the whole: number `next` − 1 − `n` was seen.
+    /// Bit `n`, counted over all words: number `next` − 1 − `n` was seen.
     bits: [u64; 4],
 }
 
-/// Numbers that a window remembers.
+/// Number of the latest numbers that a window remembers.
 pub(crate) const SEEN_MAX: u64 = 256;
 
 impl Seen {
-    /// Returns the highest number seen.
+    /// Returns the highest number seen; `None` if none was.
     pub(crate) fn highest(&self) -> Option<u64> {
         self.next.checked_sub(1)
     }
@@ -42,7 +42,7 @@ impl Seen {
         }
     }
 
-    /// Notes a number. Returns `false` if it was seen before, or is older than the window.
+    /// Notes a number as seen. Returns `false` if it was seen before, or is older than the window.
     pub(crate) fn note(&mut self, number: u64) -> bool {
         if self.has(number) {
             return false;

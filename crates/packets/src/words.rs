@@ -1,5 +1,5 @@
 //! The sending side of an association: the channels with messages to send, the lost pieces, and the
-//! opens that the peer has. `pack.rs` puts the pieces into packets.
+//! opens that the peer has not acknowledged. `pack.rs` puts the pieces into packets.
 
 use contract::{Frame, Instant};
 
@@ -11,37 +11,39 @@ use crate::piece::Kind;
 use crate::pools::Pools;
 use crate::slab::{NONE, Queue};
 
-/// Channel opens that may be unacknowledged. The acceptor remembers twice as many.
+/// Maximum distance of a new channel's serial number from the lowest unacknowledged one. The
+/// acceptor remembers twice as many numbers.
 const OPENS_MAX: u64 = 128;
 
-/// The serial numbers of the channels that we opened.
+/// The serial numbers of the channels that this end has opened.
 #[derive(Debug)]
 pub(crate) struct Opens {
-    /// A flag for each serial number from `base` on, set once the peer has the open or does not
-    /// need it.
+    /// A flag for each serial number from `base` on, which is set once the peer has the open or
+    /// does not need it.
     flags: Flags,
-    /// The lowest unacknowledged serial number: `base ≤ next < base + OPENS_MAX`, or `next` equals
-    /// the bound when no channel may be opened now.
+    /// The lowest unacknowledged serial number: `base ≤ next ≤ base + OPENS_MAX`. At the upper
+    /// bound no channel may be opened now.
     base: u64,
+    /// The next serial number to use.
     next: u64,
 }
 
 impl Opens {
-    /// No channel was opened.
+    /// The state in which no channel was opened.
     const NONE: Opens = Opens { flags: Flags::NONE, base: 0, next: 0 };
 
-    /// Returns the next serial number, or `None` if too many opens are unacknowledged.
+    /// Returns the next serial number; `None` if too many opens are unacknowledged.
     fn next(&self) -> Option<u32> {
         (self.next - self.base < OPENS_MAX).then_some(self.next as u32)
     }
 
-    /// Uses up the next serial number.
+    /// Takes the next serial number, so that it is not used again.
     fn take(&mut self) -> u32 {
         self.next += 1;
         (self.next - 1) as u32
     }
 
-    /// Notes that the peer has an open.
+    /// Notes that the peer has the open with this serial number, or does not need it.
     fn acknowledged(&mut self, serial: u32) {
         let ahead = serial.wrapping_sub(self.base as u32);
         if u64::from(ahead) < OPENS_MAX {
@@ -54,25 +56,25 @@ impl Opens {
 /// The messages, records and lost pieces that an association has to send.
 #[derive(Debug)]
 pub(crate) struct Words {
-    /// The association's index.
+    /// The association's index in the table of associations.
     pub association: u32,
     /// Channels with something to send.
     pub speakers: Queue,
-    /// Pieces to be sent again.
+    /// Lost pieces, which are to be sent again.
     pub lost: Queue,
     opens: Opens,
-    /// The time since which there has been no channel.
+    /// The time since which the association has had no channel; `None` if it has one.
     pub idle_since: Option<Instant>,
-    /// `true` if a ping is to be sent.
+    /// `true` if a ping is to be sent, to ask for an acknowledgement.
     pub pings: bool,
-    /// The number of questions after silences since our last message.
+    /// The number of pings with which this end asked a silent peer since its last message.
     pub asked: u8,
     /// `true` if this end opened the association, and so may open channels.
     pub is_initiator: bool,
 }
 
 impl Words {
-    /// Returns the words of a new association.
+    /// Returns the sending side of a new association, which has nothing to send.
     pub(crate) fn new(is_initiator: bool) -> Words {
         Words {
             association: NONE,
@@ -86,12 +88,14 @@ impl Words {
         }
     }
 
-    /// Returns `true` if there is more to send than an acknowledgement.
+    /// Returns `true` if the association has a ping, a lost piece or a channel's record or message
+    /// to send.
     pub(crate) fn are_any(&self) -> bool {
         self.pings || !self.lost.is_empty() || !self.speakers.is_empty()
     }
 
-    /// Opens a channel, or returns `None` if there is no room for one now.
+    /// Opens a channel and returns its place. Returns `None` if there is no room now, or if the
+    /// peer opened the association.
     pub(crate) fn connect(&mut self, pools: &mut Pools) -> Option<u32> {
         if !self.is_initiator || pools.messages.free() == 0 {
             return None;
@@ -126,7 +130,7 @@ impl Words {
         self.speak(pools, place);
     }
 
-    /// Queues a channel for sending if it has something to send.
+    /// Queues a channel for sending if it has a record or message to send.
     pub(crate) fn speak(&mut self, pools: &mut Pools, place: u32) {
         let channel = &pools.channels[place];
         let front = channel.out.queue.front();
@@ -137,8 +141,8 @@ impl Words {
         }
     }
 
-    /// Ends a channel at once. A reset tells the peer, unless the peer never heard of the channel
-    /// or has ended it itself.
+    /// Ends a channel at once. A reset tells the peer, unless the peer has never heard of the
+    /// channel or has ended it.
     pub(crate) fn leave(&mut self, pools: &mut Pools, place: u32, why: Why, peer_left: bool) {
         if pools.channels[place].is_over() && !peer_left {
             return;
@@ -165,7 +169,8 @@ impl Words {
         }
     }
 
-    /// Stops or resumes the delivery of a channel, and tells the peer to stop or go on.
+    /// Stops or resumes the delivery of a channel's messages, and tells the peer to stop or to go
+    /// on.
     pub(crate) fn pause(&mut self, pools: &mut Pools, place: u32, pause: bool) {
         let channel = &mut pools.channels[place];
         if channel.is_over() || channel.incoming.is_paused == pause {
@@ -177,7 +182,7 @@ impl Words {
         self.speak(pools, place);
     }
 
-    /// Processes pieces that are no longer in flight: acknowledged pieces finish their messages,
+    /// Processes pieces that are no longer in flight. Acknowledged pieces finish their messages;
     /// lost pieces are queued again.
     pub(crate) fn land(&mut self, pools: &mut Pools, mut landed: Landed) {
         while let Some(piece) = landed.acked.pop(&mut pools.pieces) {
@@ -245,7 +250,7 @@ impl Words {
         }
     }
 
-    /// Drops everything that was to be sent, since the association is over.
+    /// Empties the queues of lost pieces and of channels to send, since the association is over.
     pub(crate) fn clear(&mut self, pools: &mut Pools) {
         while let Some(piece) = self.lost.pop(&mut pools.pieces) {
             pools.discard(piece);

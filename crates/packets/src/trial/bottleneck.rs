@@ -39,11 +39,12 @@ struct Flood {
 struct Measured {
     /// The share of the receiver's port that was used, from 0 to 1.
     utilisation: f64,
-    /// The longest queue at the port in bytes, and its goal: the bytes of the target delay plus one
-    /// round trip.
+    /// The longest queue at the receiver's port, in bytes.
     queued_most: f64,
+    /// The goal for the longest queue, in bytes: what the port sends in the target delay and a
+    /// round trip.
     queue_goal: f64,
-    /// Jain's fairness index over the bytes that each sender delivered.
+    /// Jain's fairness index over the bytes that each sender delivered; 1 if all are equal.
     jain: f64,
     dropped: u64,
     resent: u64,
@@ -57,7 +58,7 @@ impl Flood {
         endpoint.send(conn, Frame { head, body: Some(body), body_len: bytes }, false);
     }
 
-    /// Runs the flood for `warm`, then measures for `over`.
+    /// Runs the flood for `warm`, then measures it for `over`.
     fn run(&self, warm: Duration, over: Duration) -> Measured {
         let mut arena = Arena::new(16 << 10);
         let mut world = World::new(7);

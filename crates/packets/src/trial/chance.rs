@@ -1,4 +1,4 @@
-//! A source of chance for tests: one seed decides everything.
+//! A source of random numbers for tests, in which one seed decides everything.
 
 /// A pseudo-random generator (SplitMix64).
 #[derive(Clone)]
@@ -16,7 +16,7 @@ impl Chance {
         (self.next() % end as u64) as usize
     }
 
-    /// Returns `true` for `parts` of 1000.
+    /// Returns `true` with a chance of `parts` in 1000.
     pub(crate) fn per_mille(&mut self, parts: u32) -> bool {
         self.below(1000) < parts as usize
     }

@@ -18,8 +18,8 @@ const MILLI: Duration = Duration::from_millis(1);
 const MANNER: Manner =
     Manner { messages: 300, ahead: 8, body_bytes_max: 3000, strict: 100, pauses: 0 };
 
-/// Runs a client and a server while an attacker acts every fifth of a millisecond. Returns the
-/// counters of both.
+/// Runs a client and a server that talk, while an attacker acts every fifth of a millisecond.
+/// Returns the counters of both endpoints.
 pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)) -> [Counters; 2] {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(5);
@@ -48,7 +48,7 @@ pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)
     counters
 }
 
-/// Makes a packet with a right checksum.
+/// Returns a packet with a right checksum, padded with zeroes to `bytes` bytes.
 pub(super) fn packet(head: Head, body: &[u8], bytes: usize) -> Vec<u8> {
     let mut packet = std::vec![0; HEAD_BYTES];
     packet.extend_from_slice(body);
@@ -75,7 +75,7 @@ pub(super) fn guess(kind: PacketKind, association: u32, cookie: u64) -> Head {
     }
 }
 
-/// Delivers a packet to a node with the source address of another one.
+/// Delivers a packet to node `to` with the source address of node `from`.
 pub(super) fn land(world: &mut World, from: usize, to: usize, bytes: Vec<u8>) {
     let like = world.tape[0].clone();
     world.land(Flying { from, to, bytes, is_marked: false, ..like });

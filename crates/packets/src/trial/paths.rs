@@ -61,7 +61,7 @@ impl Stream {
         stream
     }
 
-    /// Runs the stream and returns the delivered bytes per second.
+    /// Runs the stream for `over`, and returns the delivered bytes per second.
     fn run(&mut self, over: Duration) -> f64 {
         let Stream { world, arena, delivered } = self;
         *delivered = 0;
@@ -89,7 +89,7 @@ fn port(rate: u64) -> Port {
     Port { rate, queue_bytes: 4 << 20, ..Port::FAST }
 }
 
-/// 2.5 Gbit/s.
+/// A link of 2.5 Gbit/s, in bytes per second.
 const QUARTER: u64 = 312_500_000;
 
 #[test]
@@ -157,13 +157,13 @@ struct Caller {
     world: World,
     arena: Arena,
     conn: ConnId,
-    /// Messages that the server has.
+    /// Number of messages that the server has acknowledged.
     delivered: usize,
     said: usize,
 }
 
 impl Caller {
-    /// A caller of a server that is reached by packets of up to `largest` bytes.
+    /// Returns a caller of a server that packets of up to `largest` bytes reach.
     fn new(largest: usize) -> Caller {
         let mut arena = Arena::new(16 << 10);
         let mut world = World::new(1);
@@ -197,8 +197,8 @@ impl Caller {
         });
     }
 
-    /// Returns the number of packets that the client sends for 64 messages of 4 KiB, and for
-    /// nothing else in the second after them.
+    /// Sends 64 messages of 4 KiB, and returns the number of packets that the client sends in the
+    /// next second.
     fn packets_needed(&mut self) -> u64 {
         let before = self.world.nodes[0].endpoint.counters().sent;
         (0..64).for_each(|_| self.say(4096));

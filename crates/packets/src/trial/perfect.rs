@@ -6,7 +6,7 @@ use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, World};
 use crate::{PacketKey, Sealed, Settings};
 
-/// Small tables, so that they run full.
+/// The settings of an endpoint with small tables, so that they run full.
 pub(crate) const SMALL: Settings = Settings {
     packet_bytes: 1400,
     associations_max: 4,
@@ -20,7 +20,8 @@ pub(crate) const SMALL: Settings = Settings {
     ..Settings::WORKER
 };
 
-/// Returns small tables of an endpoint that seals its packets.
+/// Returns the settings of an endpoint with small tables that seals its packets, `packets_max` with
+/// each key.
 pub(crate) fn sealed(packets_max: u32) -> Settings {
     let sealed = Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max };
     Settings { sealed: Some(sealed), ..SMALL }
@@ -51,7 +52,7 @@ fn messages_and_answers_cross_a_perfect_network() {
     assert_eq!(arena.free(), arena.made as usize);
 }
 
-/// A client and a server that have exchanged a message on a channel.
+/// Returns a world in which a client has dialled a server and begun a conversation on a channel.
 fn acquainted(arena: &mut Arena) -> (World, Talks) {
     let mut world = World::new(1);
     let client = world.add(Settings { accepts: false, ..SMALL }, [Port::FAST].into(), arena);
@@ -65,7 +66,7 @@ fn acquainted(arena: &mut Arena) -> (World, Talks) {
     (world, talks)
 }
 
-/// Lets the world go on for this long.
+/// Runs the world for `over`.
 fn run(world: &mut World, talks: &mut Talks, arena: &mut Arena, over: Duration) {
     let until = world.now + over;
     world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
@@ -104,7 +105,8 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
     assert!(world.steps - steps < 500, "endpoints sleep: {} steps", world.steps - steps);
 }
 
-/// The server was killed after it had acknowledged the requests of a client, so nothing is in flight.
+/// The server is killed after it has acknowledged the requests of a client, so that nothing is in
+/// flight.
 #[test]
 fn a_client_that_waits_for_a_killed_server_asks_soon() {
     let mut arena = Arena::new(16 << 10);

@@ -1,5 +1,5 @@
-//! Sealed associations: attackers on the path who change, invent and hold back packets, ends whose
-//! keys do not fit, and keys that are used up.
+//! Sealed associations: attackers on the path who change and invent packets, ends whose keys do not
+//! fit, and keys that are used up.
 
 use std::time::Duration;
 use std::vec::Vec;
@@ -34,7 +34,8 @@ fn is_encrypted(flying: &Flying) -> bool {
         && matches!(kind(flying), PacketKind::DATA | PacketKind::PROBE)
 }
 
-/// Returns the packets that are in the air for the first time.
+/// Returns the packets in the air that were sent since the last call. `seen` keeps the order number
+/// of the latest one.
 fn new_in_air(world: &World, seen: &mut u64) -> Vec<Flying> {
     let mut flying: Vec<Flying> = world.air.iter().map(|flying| flying.0.clone()).collect();
     flying.retain(|flying| flying.order > *seen);
@@ -52,7 +53,8 @@ fn who_changes_any_byte_of_any_packet_harms_nobody() {
     }
 }
 
-/// Returns an attacker who is faster than every packet, with a copy of which a bit was changed.
+/// Returns an attacker who delivers, before each packet arrives, copies of it in which one bit was
+/// changed.
 fn change_bytes(round: &mut usize) -> impl FnMut(&mut World) {
     let mut seen = 0;
     move |world| {
@@ -117,7 +119,8 @@ fn everything_but_the_handshake_is_sealed() {
     assert_eq!(counters.map(|counters| counters.malformed), [0, 0]);
 }
 
-/// Dials a server, and returns the end of the association, if it ends at once.
+/// Dials a server, and returns the reason for the end of the association; `None` if it stands for
+/// half a second.
 fn dial(server: Settings, client: Settings) -> Option<Down> {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(3);

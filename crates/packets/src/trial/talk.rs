@@ -12,19 +12,19 @@ use super::chance::Chance;
 use super::world::Arena;
 use crate::{AssociationId, Delivery, Endpoint, Event};
 
-/// Bytes before the body of a message.
+/// Length in bytes of a message without its body: 20 bytes before the body and 4 behind it.
 const HEAD: usize = 24;
 
-/// The manner of a conversation.
+/// The manner in which a client and a server converse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub messages: u32,
-    /// Messages without an answer.
+    /// Maximum number of messages that a client sends ahead of the answers.
     pub ahead: u32,
     pub body_bytes_max: usize,
-    /// Messages that are strict, in parts of 1000.
+    /// Share of strict messages, in parts of 1000.
     pub strict: u32,
-    /// Chance of a pause at each message, in parts of 1000.
+    /// Chance that a message received pauses its channel, in parts of 1000.
     pub pauses: u32,
 }
 
@@ -42,14 +42,14 @@ struct Heard {
     partly: Vec<u8>,
 }
 
-/// The end of a channel at one node.
+/// The end of a conversation's channel at one node.
 #[derive(Default)]
 struct End {
     talk: Option<u32>,
     said: Said,
     heard: Heard,
     is_client: bool,
-    /// Answers that the server could not send yet for lack of room.
+    /// Number of answers that the server could not send yet for lack of room.
     owed: u32,
     is_paused: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Talks {
     pub down: Vec<(usize, AssociationId, crate::Down)>,
     pub up: Vec<(usize, AssociationId)>,
     paused: Vec<(usize, ConnId)>,
-    /// Messages that were received whole.
+    /// Number of messages that were received whole.
     pub whole: u64,
     pub bytes: u64,
     started: u32,
@@ -91,7 +91,7 @@ impl Talks {
         }
     }
 
-    /// Begins a conversation on a new channel. Returns `false` without room.
+    /// Begins a conversation on a new channel. Returns `false` if there is no room for a channel.
     pub(crate) fn start(
         &mut self,
         endpoint: &mut Endpoint,
@@ -160,7 +160,7 @@ impl Talks {
         endpoint.send(at.1, Frame { head, body: Some(buf), body_len: bytes }, strict);
     }
 
-    /// Follows an event of a node.
+    /// Processes an event of a node: receives and sends messages, and keeps the ledger.
     pub(crate) fn follow(
         &mut self,
         endpoint: &mut Endpoint,

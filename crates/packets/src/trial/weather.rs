@@ -9,7 +9,7 @@ use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, Weather, World};
 use crate::{Counters, Down, Policy, Sealed, Settings};
 
-/// The random world of one seed.
+/// A random plan of a world and its conversations, which one seed decides.
 struct Plan {
     weather: Weather,
     manner: Manner,
@@ -63,8 +63,8 @@ fn plan(seed: u64) -> Plan {
     Plan { weather, manner, channels, client, server, port, lanes }
 }
 
-/// Runs the world of a seed to its end. Returns the counters of both endpoints, and whether one
-/// took the other for dead: in the worst weather a dozen packets in a row are sometimes lost.
+/// Runs the world of a seed to its end. Returns the counters of both endpoints, and `true` if one
+/// end took the other for dead. In the worst weather a dozen packets in a row are sometimes lost.
 fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
     let Plan { weather, manner, channels, client, server, port, lanes } = plan(seed);
     let ports = std::vec![port; lanes];
@@ -124,7 +124,8 @@ impl Drop for Seed {
     }
 }
 
-/// Runs the worlds of these seeds, and returns the sums of both endpoints' counters.
+/// Runs the worlds of these seeds. Returns the sums, over both endpoints, of the packets that were
+/// resent, repeated, malformed and refused.
 fn trials(seeds: core::ops::Range<u64>) -> Counters {
     let mut arena = Arena::new(16 << 10);
     let (mut sum, mut deaths) = (Counters::default(), 0);

@@ -1,4 +1,4 @@
-//! A network of endpoints in virtual time. Each node has one incoming port for each lane, with a
+//! A network of endpoints in virtual time. Each node has an incoming port for each lane, with a
 //! rate, a queue and a delay.
 
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use contract::{Buf, Instant};
 use super::chance::Chance;
 use crate::{Arrived, Endpoint, Event, Packet, Sealed, Settings, Station};
 
-/// The rates of damage that the network does to packets, in parts of 1000.
+/// The chances of damage that the network does to a packet, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     pub loss: u32,
@@ -27,17 +27,18 @@ pub(crate) struct Port {
     /// Bytes a second that the link carries.
     pub rate: u64,
     pub queue_bytes: u64,
-    /// The delay in this direction.
+    /// The delay of packets to the node.
     pub delay: Duration,
     /// The size in bytes of the largest packet that the port passes; larger ones are dropped.
     pub largest: usize,
     /// `true` if the link loses every packet.
     pub is_cut: bool,
-    /// Packets that find a longer queue are marked.
+    /// The length of the queue in bytes above which packets are marked for congestion.
     pub mark_bytes: u64,
     pub busy_until: Instant,
-    /// Bytes that the port carried, and the longest queue since the last reading.
+    /// Number of bytes that the port carried since the last reading.
     pub carried: u64,
+    /// The longest queue in bytes since the last reading.
     pub queued_most: u64,
     pub dropped: u64,
 }
@@ -57,8 +58,8 @@ impl Port {
         dropped: 0,
     };
 
-    /// Queues a packet. Returns the time of its delivery and whether it was marked for congestion,
-    /// or `None` if it is dropped.
+    /// Queues a packet. Returns the time of its delivery, and `true` if it was marked for
+    /// congestion; `None` if it is dropped.
     fn take(&mut self, now: Instant, bytes: usize) -> Option<(Instant, bool)> {
         let waits = (self.busy_until - now).as_nanos() as u64;
         let queued = waits * self.rate / 1_000_000_000;
@@ -75,7 +76,7 @@ impl Port {
     }
 }
 
-/// A packet in the air.
+/// A packet on its way to a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flying {
     pub at: Instant,
@@ -87,7 +88,7 @@ pub(crate) struct Flying {
     pub is_marked: bool,
 }
 
-/// An endpoint and its ports.
+/// An endpoint, its ports and its receive buffers.
 pub(crate) struct Node {
     pub endpoint: Endpoint,
     packet: Packet,
@@ -105,7 +106,7 @@ pub(crate) struct World {
     pub weather: Weather,
     order: u64,
     chunk_bytes: usize,
-    /// Every packet that was ever sent, for tests that replay packets.
+    /// Every packet that was sent while `is_taped` was set, for tests that replay packets.
     pub tape: Vec<Flying>,
     pub is_taped: bool,
     pub steps: u64,
@@ -127,7 +128,8 @@ impl World {
         }
     }
 
-    /// Adds a node. Its chunks come from `arena` and return there at the end.
+    /// Adds a node and returns its index. The node's receive buffers come from `arena` and return
+    /// there at the end.
     pub(crate) fn add(&mut self, settings: Settings, ports: Vec<Port>, arena: &mut Arena) -> usize {
         let settings = Settings { secret: [self.chance.next() as u8; 32], ..settings };
         let sealed = settings.sealed.clone();
@@ -157,7 +159,7 @@ impl World {
         }
     }
 
-    /// Runs until `until`, or until no event is left. `act` gets each event.
+    /// Runs the world up to time `until`. `act` gets each event, with its endpoint and node.
     pub(crate) fn run(&mut self, until: Instant, mut act: impl FnMut(&mut Endpoint, usize, Event)) {
         loop {
             for node in 0..self.nodes.len() {
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// Sends bytes through the port of a node, under the weather.
+    /// Sends a packet to the port of a node, which the weather may lose, repeat, delay or damage.
     pub(crate) fn send(&mut self, from: usize, to: usize, lane: u8, mut bytes: Vec<u8>) {
         let Weather { loss, duplicate, reorder, corrupt, truncate } = self.weather;
         if self.chance.per_mille(loss) {
@@ -236,8 +238,8 @@ impl World {
         bytes.clear();
     }
 
-    /// Delivers a packet to its node. Without a free chunk the packet is dropped, as by a network
-    /// card.
+    /// Delivers a packet to its node. Without a free receive buffer the packet is dropped, as by a
+    /// network card.
     pub(crate) fn land(&mut self, flying: Flying) {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
@@ -254,7 +256,8 @@ impl World {
         node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));
     }
 
-    /// Asserts that every endpoint is at rest and every chunk is back, and returns the chunks.
+    /// Asserts that every endpoint is at rest and has returned its receive buffers, and gives these
+    /// to `arena`.
     pub(crate) fn end(mut self, arena: &mut Arena) {
         for (n, node) in self.nodes.iter_mut().enumerate() {
             node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));
@@ -265,7 +268,7 @@ impl World {
     }
 }
 
-/// A stock of buffers for all worlds of a test.
+/// A stock of buffers for all worlds of a test, made as they are needed.
 pub(crate) struct Arena {
     free: Vec<Buf>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! After the start, messages cost no allocation at either end.
+//! Messages cost no allocation at either end once an association is up.
 
 use nearflash_packets::Settings;
 

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::pair::{Arena, Pair, SMALL, sealed, station};
 use crate::rounds::rounds;
 
-/// The number of rounds if no time is given.
+/// The number of rounds if the environment sets no time.
 const ROUNDS: u64 = 600;
 
 /// A pseudo-random generator (SplitMix64).
@@ -28,7 +28,7 @@ impl Chance {
         (self.next() % end as u64) as usize
     }
 
-    /// Returns a small number mostly, and any number otherwise.
+    /// Returns a small number half of the time, otherwise a small negative number or any number.
     fn telling(&mut self) -> u32 {
         match self.below(4) {
             0 => self.next() as u32,
@@ -38,7 +38,7 @@ impl Chance {
     }
 }
 
-/// Sets length and checksum of a packet.
+/// Writes the length and the checksum into a packet's head.
 pub(crate) fn seal(packet: &mut [u8]) {
     let bytes = packet.len() as u16;
     packet[2..4].copy_from_slice(&bytes.to_le_bytes());
@@ -47,7 +47,8 @@ pub(crate) fn seal(packet: &mut [u8]) {
     packet[36..40].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Makes a packet of a peer that knows the cookie: the head of a real one, with lies.
+/// Returns a packet of a peer that knows the cookie: the head of a real packet with changed fields,
+/// and random records.
 fn lie(chance: &mut Chance, real: &[u8]) -> Vec<u8> {
     let (mut head, _) = PacketHead::read_from_prefix(real).unwrap();
     if chance.below(8) == 0 {
@@ -83,7 +84,8 @@ fn lie(chance: &mut Chance, real: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Makes a packet out of real ones.
+/// Returns a packet made from real ones: random bytes, a repeated, cut or damaged packet, or a
+/// [`lie`].
 fn attack(chance: &mut Chance, tape: &[Vec<u8>]) -> Vec<u8> {
     let mut packet = tape[chance.below(tape.len())].clone();
     match chance.below(10) {
@@ -109,7 +111,7 @@ fn attack(chance: &mut Chance, tape: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// Attacks one end of a pair, and returns what it counted.
+/// Attacks one end of a pair while both talk, and returns the end's counters.
 fn round(seed: u64, arena: &mut Arena) -> Counters {
     let mut chance = Chance(seed);
     let (holds_max, chunks_max) = [(128, 64), (6, 3)][chance.below(2)];

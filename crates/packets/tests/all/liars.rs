@@ -1,4 +1,4 @@
-//! Peers that greet or open as no peer does: the endpoint stands, and others notice nothing.
+//! Peers that greet or open as no proper peer does: the endpoint stands, and others notice nothing.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,8 @@ fn no_token() -> RetryBody {
     RetryBody::new_zeroed()
 }
 
-/// Makes a packet of the handshake.
+/// Returns a packet of at least `bytes` bytes with a right checksum, for the association and cookie
+/// in `to`.
 fn packet(kind: PacketKind, to: (u32, u64), body: &[u8], bytes: usize) -> Vec<u8> {
     let mut head = PacketHead::new_zeroed();
     head.version_kind = VERSION << 4 | kind.0;
@@ -28,7 +29,8 @@ fn packet(kind: PacketKind, to: (u32, u64), body: &[u8], bytes: usize) -> Vec<u8
     packet
 }
 
-/// Says hello to the server. Returns its answer of the handshake.
+/// Says hello to the server, and returns the kind and the body of its answer; `None` if it does not
+/// answer.
 fn hello(
     pair: &mut Pair,
     from: Station,
@@ -51,7 +53,8 @@ fn hello(
     None
 }
 
-/// Says hello to the server, and again with the token.
+/// Says hello to the server, and again with the token of its retry. Returns the kind and the body
+/// of the second answer; `None` if there is none.
 fn greet(
     pair: &mut Pair,
     from: Station,
@@ -68,7 +71,7 @@ fn at(host: u8, port: u16) -> Station {
     Station::Internet(SocketAddr::from(([10, 1, 0, host], port)))
 }
 
-/// A packet may lose its way to one of several workers, which must not end the association.
+/// A packet may go astray to another one of several workers, which must not end the association.
 #[test]
 fn what_is_another_workers_is_dropped_and_what_is_nobodys_is_answered() {
     let mut arena = Arena::default();
@@ -159,7 +162,8 @@ fn noise_and_hellos_do_not_keep_others_out() {
     assert_eq!(welcome.unwrap().0, PacketKind::ACCEPT);
 }
 
-/// A peer of the server that knows its cookie and says what it likes.
+/// A peer of the server that knows its cookie and sends any record. The value is the head of its
+/// last packet.
 struct Liar(PacketHead);
 
 impl Liar {

@@ -8,7 +8,7 @@ use nearflash_packets::{
     Arrived, AssociationId, Endpoint, Event, Packet, PacketKey, Sealed, Settings, Station,
 };
 
-/// Small tables, so that they run full.
+/// The settings of an endpoint with small tables, so that they run full.
 pub(crate) const SMALL: Settings = Settings {
     packet_bytes: 9000,
     associations_max: 8,
@@ -22,12 +22,12 @@ pub(crate) const SMALL: Settings = Settings {
     ..Settings::WORKER
 };
 
-/// Returns the settings of sealed packets.
+/// Returns the settings of endpoints that seal their packets, `packets_max` with each key.
 pub(crate) fn sealed(packets_max: u32) -> Option<Sealed> {
     Some(Sealed { key: PacketKey::new([9; 32]), chance: [0; 32], packets_max })
 }
 
-/// Buffers that outlive the endpoints of a test, so that many can be made.
+/// Buffers that outlive the endpoints of a test, so that many endpoints can be made.
 #[derive(Default)]
 pub(crate) struct Arena {
     free: Vec<Buf>,
@@ -46,23 +46,24 @@ impl Arena {
         self.free.push(buf);
     }
 
-    /// Returns `true` if every buffer is back.
+    /// Returns `true` if every buffer has returned.
     pub(crate) fn is_whole(&self) -> bool {
         self.free.len() == self.made as usize
     }
 }
 
-/// A client and a server.
+/// A client and a server without a network between them.
 pub(crate) struct Pair {
     pub now: Instant,
     pub ends: [Endpoint; 2],
     packet: Packet,
     pub association: AssociationId,
     pub conn: ConnId,
-    /// The bytes of the packet under way.
+    /// The bytes of the packet that was fetched last.
     pub wire: Vec<u8>,
-    /// Messages that the server answers and the client repeats.
+    /// `true` if each end answers each message with one of 4 KiB.
     pub echoes: bool,
+    /// Number of messages that both ends have received.
     pub messages: u64,
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn station(end: usize) -> Station {
 }
 
 impl Pair {
-    /// Returns a client with an association and a channel to a server.
+    /// Returns a pair whose client has an association with the server, and a channel.
     pub(crate) fn new(settings: &Settings, arena: &mut Arena) -> Pair {
         let sealed = |chance: u8| {
             let sealed = settings.sealed.clone();
@@ -99,7 +100,7 @@ impl Pair {
         pair
     }
 
-    /// Sends a message with a body.
+    /// Sends a message of `bytes` bytes and a head of 24 from an end.
     pub(crate) fn send(&mut self, end: usize, conn: ConnId, bytes: usize, arena: &mut Arena) {
         let mut body = arena.take();
         body.prefix_mut(bytes).fill(7);
@@ -108,7 +109,7 @@ impl Pair {
         self.ends[end].send(conn, frame, false);
     }
 
-    /// Fetches the next packet of an end into `wire`. Returns `false` if there is none.
+    /// Fetches the next packet of an end into `wire`. Returns `false` if the end has none.
     pub(crate) fn fetch(&mut self, end: usize) -> bool {
         let endpoint = &mut self.ends[end];
         if !endpoint.transmit(self.now, &mut self.packet) {
@@ -122,7 +123,7 @@ impl Pair {
         true
     }
 
-    /// Hands bytes to an end, as if they came from a station.
+    /// Hands the bytes of a packet to an end, as if they came from a station.
     pub(crate) fn hand(&mut self, end: usize, from: Station, bytes: &[u8], arena: &mut Arena) {
         let mut buf = arena.take();
         buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
@@ -132,7 +133,7 @@ impl Pair {
         self.follow(end, arena);
     }
 
-    /// Follows the events of an end.
+    /// Processes the events of an end, and puts the buffers that it does not need into the arena.
     pub(crate) fn follow(&mut self, end: usize, arena: &mut Arena) {
         while let Some(event) = self.ends[end].event() {
             match event {
@@ -153,7 +154,7 @@ impl Pair {
         }
     }
 
-    /// Carries packets until both ends have nothing to say, at most a hundred each.
+    /// Carries packets until both ends have nothing to send, at most a hundred from each.
     pub(crate) fn settle(&mut self, arena: &mut Arena) {
         for _ in 0..100 {
             let mut is_quiet = true;

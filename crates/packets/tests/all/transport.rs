@@ -19,7 +19,7 @@ const BODY_BYTES: usize = 9000;
 const FRAMES: usize = 60;
 const CONNECTIONS: usize = 12;
 
-/// A generator of chance with a seed.
+/// A generator of random numbers with a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -30,14 +30,15 @@ impl Chance {
     }
 }
 
-/// The packets on their way, with the time at which they arrive.
+/// The packets on their way to each end, with the times at which they arrive.
 struct Air {
     chance: Chance,
-    /// Chance of each evil, in parts of 1000.
+    /// Chance that a packet is lost, repeated or late, in parts of 1000. Each kind of damage has a
+    /// quarter of it.
     evil: u64,
     now: Instant,
     ways: [Vec<(Instant, Vec<u8>)>; 2],
-    /// Packets of ends that said that they leave.
+    /// The packets by which ends said that they leave.
     parted: Vec<Vec<u8>>,
 }
 
@@ -68,7 +69,7 @@ struct End {
     air: Rc<RefCell<Air>>,
     me: usize,
     bufs: Vec<Buf>,
-    /// Associations that were begun.
+    /// Number of associations that were begun.
     renewals: usize,
 }
 
@@ -148,12 +149,12 @@ fn transport_of(air: &Rc<RefCell<Air>>, me: usize, base: Settings) -> Packets<En
     Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, lane, up)
 }
 
-/// Returns a server and a client of it in air without faults, and the time.
+/// Returns the air without faults, a server and a client, and the time.
 fn calm_ends() -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
     ends_with([None; 2])
 }
 
-/// Returns a server and a client with these keys in air without faults, and the time.
+/// Returns the air without faults, a server and a client with these keys, and the time.
 fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
     let now = Instant::ZERO + Duration::from_secs(1);
     let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
@@ -164,7 +165,7 @@ fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Ins
     (air, ends, now)
 }
 
-/// The record of one end: bytes that came, and bytes that it has still to send.
+/// The record of one end: its connections, the bytes that came and that were sent, and its buffers.
 #[derive(Default)]
 struct Seen {
     opened: Vec<ConnId>,
@@ -201,7 +202,7 @@ impl Seen {
         end.kick(now);
     }
 
-    /// Sends a frame, if there is room and a body.
+    /// Sends a frame with random length. Returns `false` if there is no room or no body.
     fn say(
         &mut self,
         end: &mut Packets<End>,
@@ -362,7 +363,8 @@ fn dials_without_the_servers_key_fail_with_the_reason() {
     assert!(matches!(events[..], [NetEvent::Closed { .. }]), "{events:?}");
 }
 
-/// Turns both ends for a while, and returns the events of the client.
+/// Runs both ends for `count` turns of 50 µs, and returns the events of the server and those of the
+/// client.
 fn turns(
     air: &Rc<RefCell<Air>>,
     ends: &mut [Packets<End>],
