@@ -261,8 +261,8 @@ impl Association {
         }
     }
 
-    /// Processes a probe of the peer: it proves the path if it returns this end's number, and its
-    /// own number is returned.
+    /// Processes a probe of the peer. The path is proved if the probe returns this end's number.
+    /// The peer's number is returned in the next probe.
     pub(crate) fn probed(
         &mut self,
         pools: &mut Pools,

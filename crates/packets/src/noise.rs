@@ -23,8 +23,8 @@ const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 /// The first bytes of the prologue, which both ends have to agree on.
 const PROLOGUE: &[u8] = b"nearflash packets 1";
 
-/// Length in bytes of the prologue, which covers the body of the hello. Its token counts as zeroes,
-/// because the token may change while a hello is repeated.
+/// Length in bytes of the prologue, which covers the body of the hello. The hello's token counts as
+/// zeroes, because it may change while the hello is repeated.
 const PROLOGUE_BYTES: usize = PROLOGUE.len() + size_of::<PacketHelloBody>();
 
 /// The secrets on which both ends have agreed: one seals the initiator's packets, the other the

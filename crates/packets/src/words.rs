@@ -11,7 +11,7 @@ use crate::piece::Kind;
 use crate::pools::Pools;
 use crate::slab::{NONE, Queue};
 
-/// Maximum distance of a new channel's serial number from the lowest unacknowledged one. The
+/// The serial number of a new channel is less than this above the lowest unacknowledged one. The
 /// acceptor remembers twice as many numbers.
 const OPENS_MAX: u64 = 128;
 

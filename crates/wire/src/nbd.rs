@@ -52,7 +52,7 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 
 /// Flags of an export ("Transmission flags").
 pub mod export_flag {
-    /// Set in every set of flags.
+    /// Set in the flags of every export.
     pub const HAS_FLAGS: u16 = 1;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;

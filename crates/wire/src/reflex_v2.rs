@@ -64,7 +64,7 @@ open_enum! {
         REGISTER = 0x42,
         /// Changes a tenant's SLO; an [`SloBody`] and the name follow.
         RENEGOTIATE = 0x43,
-        /// Unregisters a tenant.
+        /// Gives up the handle of a tenant. A tenant of clients ends with its last handle.
         UNREGISTER = 0x44,
         /// The first byte of [`MAGIC`]: a hello, valid only as the first message.
         HELLO = MAGIC[0],
@@ -231,7 +231,7 @@ layout! {
         [4] iops: U32,
         /// Size of a typical request in bytes; zero means 4 096.
         [8] request_bytes: U32,
-        /// The percentile that the latency bounds, in tenths of a percent; zero means 950.
+        /// The percentile that the latency bound is for, in tenths of a percent; zero means 950.
         [12] percentile_tenths: U16,
         /// Share of reads in the requests in percent, 0 to 100.
         [14] read_percent: u8,

@@ -212,7 +212,7 @@ open_enum! {
         ASYNC_EVENT_REQUEST = 0x0c,
         /// Restarts the keep-alive timer.
         KEEP_ALIVE = 0x18,
-        /// [`FABRICS_OPCODE`].
+        /// A Fabrics command ([`FABRICS_OPCODE`]).
         FABRICS = 0x7f,
     }
 }
@@ -246,7 +246,7 @@ open_enum! {
         RESERVATION_RELEASE = 0x15,
         /// Copies blocks.
         COPY = 0x19,
-        /// [`FABRICS_OPCODE`].
+        /// A Fabrics command ([`FABRICS_OPCODE`]).
         FABRICS = 0x7f,
     }
 }

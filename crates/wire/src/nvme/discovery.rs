@@ -79,7 +79,7 @@ layout! {
         /// Bits 1:0 secure channel (1 required, 2 possible); bit 2 flow control of submission
         /// queues can be switched off.
         [3] requirements: u8,
-        /// Identifier of the port.
+        /// Identifier of the subsystem's port, which is no TCP port.
         [4] port: U16,
         /// The controller's identifier; ffffh if Connect creates the controller.
         [6] cntlid: U16,
