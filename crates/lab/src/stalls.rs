@@ -49,7 +49,7 @@ impl Kept {
         let [server, clients, host] =
             [self.server, self.clients, self.host].map(|time| time_text(time.as_nanos() as f64));
         format!(
-            "the machine kept the server waiting {server}, the clients {clients}, its host all {host}"
+            "time without a processor: server {server}, clients {clients}, taken by the host {host}"
         )
     }
 

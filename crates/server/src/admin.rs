@@ -138,9 +138,7 @@ impl Office {
 
     fn open_default(&self, router: Router, successor: Option<&mut Successor>) -> Option<Opened> {
         let Some(path) = default_socket() else {
-            warn_of_none(
-                "because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a place for it",
-            );
+            warn_of_none("because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR is set");
             return None;
         };
         let address = AdminAddress::Unix(path.clone());
@@ -292,8 +290,8 @@ impl Journal for Counted {
 /// Warns that the server has no admin API, and says how to change that.
 fn warn_of_none(why: &str) {
     tracing::warn!(
-        "serving without an admin API, {why}: nobody can look at this server, change or upgrade it \
-         while it runs; --admin PATH, or `listen` in [admin] of the configuration, gives it one"
+        "serving without an admin API, {why}: no command can show, change or upgrade this server; \
+         give it one by --admin PATH, or `listen` in [admin] of the configuration"
     );
 }
 

@@ -283,7 +283,7 @@ fn show(tenant: &TenantStatus) -> String {
         number_text(measured.tokens.round())
     );
     let not_done = format!(
-        "{} failed and {} told to try again, a second",
+        "{} failed and {} refused as busy, a second",
         number_text(measured.failures.round()),
         number_text(measured.retries.round())
     );
@@ -457,7 +457,7 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
             "tenant gold\n  state     kept\n  device    fast\n  \
              promise   p95 within 500 µs at 120 000 requests/s of 4096 B, 100 % reads: 120 000 tokens/s\n  \
              share     weight 1\n  now       119 812 requests/s, p95 of reads 312 µs, 119 812 tokens/s\n  \
-             not done  0 failed and 0 told to try again, a second\n  \
+             not done  0 failed and 0 refused as busy, a second\n  \
              holds     4 connections, 0 requests in flight"
         );
         let strict = Slo { percentile: 99.0, ..slo() };

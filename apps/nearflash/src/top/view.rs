@@ -330,7 +330,7 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
         fact(
             "not done",
             format!(
-                "{} failed, {} told to try again, a second",
+                "{} failed, {} refused as busy, a second",
                 number_text(measured.failures.round()),
                 number_text(measured.retries.round())
             ),

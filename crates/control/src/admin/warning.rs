@@ -10,7 +10,7 @@ pub(super) const WARNING: HeaderName = HeaderName::from_static("nearflash-warnin
 
 /// Returns the header and the text of the warning.
 pub(super) fn not_kept() -> [(HeaderName, HeaderValue); 1] {
-    let text = "this server keeps no changes: this one is forgotten when it ends, and what was \
-                stored by it is not found again; start the server with --state FILE";
+    let text = "this server keeps no changes: when it ends, this change is lost, and with it the \
+                way to data stored through it; start the server with --state FILE";
     [(WARNING, HeaderValue::from_static(text))]
 }
