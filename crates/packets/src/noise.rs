@@ -1,8 +1,8 @@
 //! The handshake of a sealed association: `Noise_NNpsk0_25519_AESGCM_BLAKE2s` of the Noise protocol
 //! framework, revision 34.
 //!
-//! Message 1 is part of the hello, message 2 of the accept. Each end draws a key pair of its own for
-//! each association, so a key that becomes known later does not open what was recorded before.
+//! Message 1 is part of the hello, message 2 of the accept. Each end draws a key pair of its own
+//! for each association, so a key that becomes known later does not open what was recorded before.
 
 use alloc::boxed::Box;
 

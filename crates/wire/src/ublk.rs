@@ -1,6 +1,6 @@
 //! The interface of the Linux kernel's driver `ublk_drv` to the programs that serve its block
-//! devices (`linux/ublk_cmd.h`): control commands, the commands of a queue, and the description of a
-//! request.
+//! devices (`linux/ublk_cmd.h`): control commands, the commands of a queue, and the description of
+//! a request.
 //!
 //! All numbers have the byte order of the machine. In each structure, the number before a field is
 //! its byte offset, which is asserted.
