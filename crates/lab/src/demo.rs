@@ -48,7 +48,9 @@ the drive is simulated, with 4 of the 56 dies of the paper's drive.
 ";
 
 const NEXT: &str = "
-Next: nearflash serve --device file:./volume?size=1GiB, and in another terminal
+Next: watch it in a browser:    nearflash demo --keep
+      serve a volume:           nearflash serve --device \"file:./volume?size=1GiB\"
+      and, in another terminal, measure it:
       nearflash bench reflex://127.0.0.1:7420 --queue-depth 32 --connections 4
 ";
 
