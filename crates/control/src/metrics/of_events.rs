@@ -15,7 +15,7 @@ fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, Happening); N]) -> 
 
 families! {
     worker_connections_ended: Counter["worker", "cause"]
-        "Connections that have ended: `peer` closed it; `network`: the peer reset it, or the network failed; `protocol_error`: the peer broke the protocol; `failed_request`: a request failed, for which version 1 of `reflex` has no word; `session`: an NVMe controller was shut down, missed its keep-alives, was not let in or is not any more; `stuck`: a message, or credentials, half sent, or replies unread, for too long; `not_let_in`: no access rule, or no such tenant; `drained` with its listener, worker or server; `ordered` by an operator; `superseded` by a newer one of its client; `back_pressure`: too much was kept for stopped connections."
+        "Connections that have ended: `peer` closed it; `network`: the peer reset it, or the network failed; `protocol_error`: the peer broke the protocol; `failed_request`: a request failed, for which version 1 of `reflex` has no word; `session`: an NVMe controller was shut down, missed its keep-alives, was not let in or is not any more; `stuck`: the peer stopped amid a message or its credentials, or left replies unread, for too long; `not_let_in`: no access rule, or no such tenant; `drained` with its listener, worker or server; `ordered` by an operator; `superseded` by a newer one of its client; `back_pressure`: too much was kept for stopped connections."
         => |snapshot, out| {
             snapshot.workers.iter().enumerate().try_for_each(|(n, flow)| {
                 let mut ends = End::ALL.into_iter().zip(flow.ends);
