@@ -8,6 +8,9 @@ pub const BLOCK_BYTES: usize = 512;
 /// Maximum data of a single request: 1 MiB, the maximum of the original (256 pages of 4 KiB).
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
+/// Size in bytes of a page of a [`Command::Commit`].
+pub const COMMIT_PAGE_BYTES: usize = 4096;
+
 /// A range of logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
@@ -87,6 +90,20 @@ pub enum Command {
         /// Force unit access: durable before the reply.
         fua: bool,
     },
+    /// Writes pages of [`COMMIT_PAGE_BYTES`] that lie anywhere on the device: a crash leaves all of
+    /// them or none. Durable before the reply. Another request sees each page old or new.
+    ///
+    /// The payload is one page that begins with the numbers of the pages, each a little-endian
+    /// `u64`, followed by the pages' data in the same order. Nothing is written if the count is
+    /// zero ([`BadLength`](crate::Status::BadLength)) or above
+    /// [`commit_pages_max`](crate::Geometry::commit_pages_max)
+    /// ([`AtomicTooLarge`](crate::Status::AtomicTooLarge)), a page is not on the device
+    /// ([`OutOfRange`](crate::Status::OutOfRange)), or two numbers are equal
+    /// ([`Invalid`](crate::Status::Invalid)). No protocol carries it.
+    Commit {
+        /// Number of pages, at most 255.
+        pages: u16,
+    },
     /// Orders a stream: all earlier requests of the stream end before any later one starts. Never
     /// reaches a device.
     Barrier,
@@ -115,7 +132,8 @@ impl Command {
             | Command::WriteAtomic(_)
             | Command::CompareAndWrite(_)
             | Command::Discard(_)
-            | Command::WriteZeroes { .. } => Kind::Write,
+            | Command::WriteZeroes { .. }
+            | Command::Commit { .. } => Kind::Write,
         }
     }
 
@@ -130,10 +148,13 @@ impl Command {
 
     /// Returns the number of bytes that the device's work covers.
     pub fn work_bytes(self) -> usize {
-        self.range().map_or(0, |range| range.bytes())
+        match self {
+            Command::Commit { pages } => usize::from(pages) * COMMIT_PAGE_BYTES,
+            _ => self.range().map_or(0, |range| range.bytes()),
+        }
     }
 
-    /// Returns the command's range, if it has one.
+    /// Returns the command's range, if it has one. The pages of a commit are in its payload.
     pub const fn range(self) -> Option<Range> {
         match self {
             Command::Read(range)
@@ -143,7 +164,7 @@ impl Command {
             | Command::CompareAndWrite(range)
             | Command::Discard(range)
             | Command::WriteZeroes { range, .. } => Some(range),
-            Command::Flush | Command::Barrier => None,
+            Command::Flush | Command::Barrier | Command::Commit { .. } => None,
         }
     }
 
@@ -158,7 +179,7 @@ impl Command {
             | Command::CompareAndWrite(range)
             | Command::Discard(range)
             | Command::WriteZeroes { range, .. } => range.lba = lba,
-            Command::Flush | Command::Barrier => {}
+            Command::Flush | Command::Barrier | Command::Commit { .. } => {}
         }
         moved
     }
@@ -190,6 +211,7 @@ impl Command {
             | Command::WriteAtomic(range)
             | Command::Compare(range) => range.bytes(),
             Command::CompareAndWrite(range) => 2 * range.bytes(),
+            Command::Commit { pages } => (1 + pages as usize) * COMMIT_PAGE_BYTES,
             _ => 0,
         }
     }
@@ -231,6 +253,8 @@ mod tests {
         assert_eq!(Command::Write { range, fua: false }.buffer_bytes(), 4096);
         assert_eq!(Command::CompareAndWrite(range).buffer_bytes(), 8192);
         assert_eq!(Command::Discard(range).buffer_bytes(), 0);
+        assert_eq!(Command::Commit { pages: 255 }.buffer_bytes(), REQUEST_BYTES_MAX);
+        assert_eq!(Command::Commit { pages: 2 }.work_bytes(), 2 * 4096);
         assert_eq!(Command::Flush.with_lba(9), Command::Flush);
         assert_eq!(Command::Read(range).with_lba(9), Command::Read(Range::new(9, 8)));
     }

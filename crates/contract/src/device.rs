@@ -14,6 +14,8 @@ pub struct Geometry {
     pub physical_block_bytes: u32,
     /// Maximum number of blocks of a [`Command::WriteAtomic`]; zero if unsupported.
     pub atomic_blocks_max: u32,
+    /// Maximum number of pages of a [`Command::Commit`]; zero if unsupported.
+    pub commit_pages_max: u16,
     /// `true` if a power failure may lose acknowledged writes that no flush followed.
     pub volatile_cache: bool,
     /// `true` if writes are refused.

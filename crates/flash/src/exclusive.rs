@@ -24,7 +24,9 @@ const RETRY_PERIOD: Duration = Duration::from_micros(100);
 ///
 /// Reads and plain writes hold the range's stripes in shared mode. An atomic write, a
 /// compare-and-write and a write that ends inside a granule hold the stripes alone. Where the
-/// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too.
+/// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too. A
+/// commit holds all stripes from its first page to its last as a plain write does, so that no write
+/// that ends inside a granule puts back what the commit replaced.
 ///
 /// A request that does not get its stripes waits here in order. `kick` and `poll` retry waiting
 /// requests. `wake_at` asks for a poll after 100 µs, since the holder of the stripes may need this
@@ -135,6 +137,10 @@ impl<D: Device> Exclusive<D> {
                 let blocks = op::cover(range, self.granule).blocks;
                 (blocks > geometry.atomic_blocks_max).then_some(Status::AtomicTooLarge)
             }
+            Command::Commit { .. } if geometry.commit_pages_max == 0 => Some(Status::Unsupported),
+            Command::Commit { pages } if pages > geometry.commit_pages_max => {
+                Some(Status::AtomicTooLarge)
+            }
             _ => None,
         }
     }
@@ -237,7 +243,8 @@ impl<D: Device> Device for Exclusive<D> {
             self.refused.push(Completion { slot, status, buf });
             return;
         }
-        let op = Op::new(slot, command, buf, self.granule, &self.locks);
+        let blocks = self.inner.geometry().blocks;
+        let op = Op::new(slot, command, buf, (self.granule, blocks), &self.locks);
         let slot = self.ops.insert(op).expect("room was checked");
         if !self.start(now, slot) {
             self.waiting.push_back(slot);

@@ -122,8 +122,13 @@ impl RangeLocks {
     }
 
     pub(crate) fn claim(&self, range: Range, mode: Mode) -> Claim {
-        let first = range.lba >> self.region_shift;
-        let last = (range.lba + u64::from(range.blocks.max(1)) - 1) >> self.region_shift;
+        let last = range.lba + u64::from(range.blocks.max(1)) - 1;
+        self.claim_between((range.lba, last), mode)
+    }
+
+    /// Returns a claim to the blocks from `first` to `last`.
+    pub(crate) fn claim_between(&self, (first, last): (u64, u64), mode: Mode) -> Claim {
+        let (first, last) = (first >> self.region_shift, last >> self.region_shift);
         let stripes = self.stripes();
         let count = (last - first + 1).min(stripes) as u16;
         Claim { mode, first: (first & (stripes - 1)) as u16, count, held: 0, ticket: None }

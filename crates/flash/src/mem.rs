@@ -98,7 +98,9 @@ impl MemVolume {
                 self.zero(range);
             }
             (Command::Flush, _) => {}
-            (Command::Compare(_) | Command::CompareAndWrite(_), _) => return Status::Unsupported,
+            (Command::Compare(_) | Command::CompareAndWrite(_) | Command::Commit { .. }, _) => {
+                return Status::Unsupported;
+            }
             (Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_), None)
             | (Command::Barrier, _) => unreachable!("{command:?} cannot reach a device like that"),
         }
@@ -190,6 +192,7 @@ impl Device for MemQueue {
             blocks: self.volume.shared.blocks,
             physical_block_bytes: BLOCK_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
+            commit_pages_max: 0,
             volatile_cache: false,
             read_only: false,
         }

@@ -42,6 +42,7 @@ impl Device for Null {
             blocks: self.blocks,
             physical_block_bytes: BLOCK_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
+            commit_pages_max: 0,
             volatile_cache: false,
             read_only: false,
         }
@@ -66,7 +67,9 @@ impl Device for Null {
                 buf.zero_prefix(command.reply_bytes());
             }
             let status = match command {
-                Command::Compare(_) | Command::CompareAndWrite(_) => Status::Unsupported,
+                Command::Compare(_) | Command::CompareAndWrite(_) | Command::Commit { .. } => {
+                    Status::Unsupported
+                }
                 Command::Barrier => unreachable!("a barrier never reaches a device"),
                 _ => Status::Ok,
             };

@@ -74,7 +74,8 @@ impl Recording {
             Record::Completed {
                 command: Command::Write { fua: true, .. }
                     | Command::WriteZeroes { fua: true, .. }
-                    | Command::WriteAtomic(_),
+                    | Command::WriteAtomic(_)
+                    | Command::Commit { .. },
                 ..
             }
         );

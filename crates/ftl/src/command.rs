@@ -1,6 +1,7 @@
 //! The words of a volume: requests, commands, replies and settings.
 
 use contract::{Slot, Status};
+use zerocopy::little_endian::U64;
 
 use crate::policy::Policy;
 
@@ -29,6 +30,14 @@ pub enum Request<'a> {
         fua: bool,
         /// `true` if a crash leaves all of the pages or none.
         atomic: bool,
+    },
+    /// Writes pages that lie anywhere: a crash leaves all of them or none. They are durable before
+    /// the reply.
+    Commit {
+        /// The pages, each named once.
+        pages: &'a [U64],
+        /// The data in the same order; empty on members without data.
+        data: &'a [u8],
     },
     /// Discards pages: they read as zeroes.
     Discard {

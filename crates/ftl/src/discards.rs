@@ -59,7 +59,8 @@ impl Discards {
     pub(crate) fn advance(&mut self, log: &mut Log, flight: &mut Flight, may_open: bool) {
         for discard in &mut self.all {
             let run = RUN_PAGES_MAX.min(discard.end - discard.next);
-            let waits = discard.sent || flight.bound(discard.next, run) != Bound::Free;
+            let waits =
+                discard.sent || flight.bound(discard.next..discard.next + run) != Bound::Free;
             if waits || !log.takes(0, 1, may_open) {
                 continue;
             }

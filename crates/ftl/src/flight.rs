@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// The stream that the pages of a range must use.
+/// The stream that the pages of a write must use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// No write of the pages is in flight.
@@ -35,9 +35,10 @@ impl Flight {
         &mut self.buckets[hash as usize & mask]
     }
 
-    pub(crate) fn bound(&mut self, page: u32, pages: u32) -> Bound {
+    /// Returns the stream that a write of these pages must use.
+    pub(crate) fn bound(&mut self, pages: impl Iterator<Item = u32>) -> Bound {
         let mut bound = Bound::Free;
-        for page in page..page + pages {
+        for page in pages {
             match (*self.bucket(page), bound) {
                 ((_, 0), _) => {}
                 ((stream, _), Bound::Free) => bound = Bound::To(stream),

@@ -4,6 +4,8 @@
 //! segments. Segment `s` is on member `s mod members`. A *place* is the number of a physical page:
 //! segment · pages of a segment + offset.
 
+use contract::REQUEST_BYTES_MAX;
+
 use crate::error::Error;
 use crate::layout::{
     CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION, header_pages,
@@ -19,6 +21,9 @@ pub const MEMBERS_MAX: usize = 32;
 
 /// Maximum number of pages of one request, and of one batch.
 pub const BATCH_PAGES_MAX: u32 = 256;
+
+/// Maximum number of pages of a commit: with its list it fills the largest request.
+pub(crate) const COMMIT_PAGES_MAX: u32 = (REQUEST_BYTES_MAX / PAGE_BYTES - 1) as u32;
 
 /// Maximum number of pages of a write of moved pages: 128 KiB.
 const PART_PAGES_MAX: u32 = 32;
@@ -231,6 +236,11 @@ impl Geometry {
     /// Returns the maximum number of data pages of a batch.
     pub fn batch_pages_max(&self) -> u32 {
         BATCH_PAGES_MAX.min(self.segment_pages - 2)
+    }
+
+    /// Returns the maximum number of pages of a commit.
+    pub fn commit_pages_max(&self) -> u16 {
+        COMMIT_PAGES_MAX.min(self.batch_pages_max()) as u16
     }
 
     /// Returns the maximum number of data pages of a batch of lone writes.

@@ -147,6 +147,10 @@ impl<D: Device> Queue<D> {
             Step::Read => Request::Read { page, pages },
             Step::Discard => Request::Discard { page, pages },
             Step::Flush => Request::Flush,
+            Step::Commit => {
+                let (pages, data) = flight.commit();
+                Request::Commit { pages, data }
+            }
             Step::Write { fua, atomic } => {
                 let data = flight.data(pages);
                 Request::Write { page, pages, data, fua, atomic }
@@ -279,6 +283,11 @@ impl<D: Device> Queue<D> {
                 let most = u64::from(self.volume.geometry().batch_pages_max()) * PAGE_BLOCKS;
                 (u64::from(range.blocks) > most).then_some(Status::AtomicTooLarge)
             }
+            Asked::Commit { pages: 0 } => Some(Status::BadLength),
+            Asked::Commit { pages } => {
+                let most = self.volume.geometry().commit_pages_max();
+                (pages > most).then_some(Status::AtomicTooLarge)
+            }
             Asked::Compare(_) | Asked::CompareAndWrite(_) => Some(Status::Unsupported),
             _ => None,
         }
@@ -295,6 +304,7 @@ impl<D: Device> Device for Queue<D> {
             blocks: u64::from(geometry.pages) * PAGE_BLOCKS,
             physical_block_bytes: coarsest.max(PAGE_BYTES as u32),
             atomic_blocks_max: most as u32,
+            commit_pages_max: geometry.commit_pages_max(),
             volatile_cache: members().any(|member| member.volatile_cache),
             read_only: false,
         }

@@ -6,13 +6,14 @@
 use alloc::sync::Arc;
 
 use contract::{Chores, Slot, Status};
+use zerocopy::little_endian::U64;
 
 use crate::checkpoint::Checkpointer;
 use crate::chores::Tally;
 use crate::collect::Collector;
 use crate::command::{Busy, Command, REQUESTS_MAX, Reply, Request, Token};
 use crate::flight::Bound;
-use crate::geometry::Geometry;
+use crate::geometry::{COMMIT_PAGES_MAX, Geometry};
 use crate::layout::{Kind, PAGE_BYTES, checksum};
 use crate::log::{Item, Waiter};
 use crate::map::UNMAPPED;
@@ -78,6 +79,7 @@ impl Volume {
                 self.store.flusher.wait(slot);
                 return Ok(());
             }
+            Request::Commit { pages, data } => return self.commit(slot, pages, data),
             Request::Read { page, pages }
             | Request::Discard { page, pages }
             | Request::Write { page, pages, .. } => (page, pages),
@@ -97,27 +99,39 @@ impl Volume {
                 is_taken.then_some(()).ok_or(Busy)
             }
             Request::Write { data, fua, atomic, .. } => {
-                self.write(slot, (page, pages), data, fua, atomic)
+                self.write(slot, page..page + pages, data, fua, atomic)
             }
-            Request::Flush => Ok(()),
+            Request::Flush | Request::Commit { .. } => Ok(()),
         }
     }
 
+    fn commit(&mut self, slot: Slot, pages: &[U64], data: &[u8]) -> Result<(), Busy> {
+        let store = &mut self.store;
+        match refusal(&store.geometry, pages) {
+            Some(status) => store.answer(slot, status),
+            None if store.read_only => store.answer(slot, Status::ReadOnly),
+            None => self.write(slot, pages.iter().map(|page| page.get() as u32), data, true, true),
+        }
+    }
+
+    /// Stages these pages, which are different, for one batch.
     fn write(
         &mut self,
         slot: Slot,
-        (page, pages): (u32, u32),
+        list: impl ExactSizeIterator<Item = u32> + Clone,
         data: &[u8],
         fua: bool,
         atomic: bool,
     ) -> Result<(), Busy> {
         let store = &mut self.store;
+        let pages = list.len() as u32;
         let bytes = if store.settings.data { pages as usize * PAGE_BYTES } else { 0 };
         if data.len() != bytes {
             return store.answer(slot, Status::BadLength);
         }
-        let end = page + pages;
-        if store.discards.overlaps(page, end) || !store.flusher.has_room() {
+        let discards = &store.discards;
+        let waits = || list.clone().any(|page| discards.overlaps(page, page + 1));
+        if (!discards.is_empty() && waits()) || !store.flusher.has_room() {
             return Err(Busy);
         }
         // What the collector has opened of its reserve is the collector's, to the last page.
@@ -125,11 +139,11 @@ impl Volume {
             self.collector.pace.hurry();
             return Err(Busy);
         }
-        let stream = match store.flight.bound(page, pages) {
+        let stream = match store.flight.bound(list.clone()) {
             Bound::Split => return Err(Busy),
             Bound::To(stream) => stream,
             Bound::Free => {
-                let heat: u32 = (page..end).map(|p| u32::from(store.map.next_heat(p))).sum();
+                let heat: u32 = list.clone().map(|p| u32::from(store.map.next_heat(p))).sum();
                 store.stream((heat / pages) as u8)
             }
         };
@@ -141,7 +155,7 @@ impl Volume {
             }
             return Err(Busy);
         }
-        for (index, page) in (page..end).enumerate() {
+        for (index, page) in list.enumerate() {
             let bytes = data.get(index * PAGE_BYTES..(index + 1) * PAGE_BYTES);
             let check = bytes.map_or(0, checksum);
             let heat = store.map.warm(page);
@@ -242,4 +256,24 @@ impl Volume {
             Token::Checkpoint | Token::Superblock(_) => self.checkpointer.end(store, status),
         }
     }
+}
+
+/// Returns the status to refuse a commit of these pages with, if there is one.
+fn refusal(geometry: &Geometry, pages: &[U64]) -> Option<Status> {
+    if pages.is_empty() {
+        return Some(Status::BadLength);
+    }
+    if pages.len() > usize::from(geometry.commit_pages_max()) {
+        return Some(Status::AtomicTooLarge);
+    }
+    let mut sorted = [0; COMMIT_PAGES_MAX as usize];
+    let sorted = &mut sorted[..pages.len()];
+    for (number, page) in sorted.iter_mut().zip(pages) {
+        *number = page.get();
+    }
+    sorted.sort_unstable();
+    if sorted.last().is_some_and(|last| *last >= u64::from(geometry.pages)) {
+        return Some(Status::OutOfRange);
+    }
+    sorted.windows(2).any(|pair| pair[0] == pair[1]).then_some(Status::Invalid)
 }

@@ -112,6 +112,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         if command.buffer_bytes() > self.front.requests.largest() {
             return Err(Status::BadLength);
         }
+        // Its pages are the device's, not the namespace's, and no protocol carries it.
+        if let Command::Commit { .. } = command {
+            return Err(Status::Unsupported);
+        }
         if let Command::WriteAtomic(range) = command {
             match geometry.atomic_blocks_max {
                 0 => return Err(Status::Unsupported),

@@ -120,7 +120,9 @@ impl Work {
                 | Command::Discard(_)
                 | Command::WriteZeroes { .. }
                 | Command::Barrier => fenced,
-                Command::WriteAtomic(_) | Command::CompareAndWrite(_) => false,
+                Command::WriteAtomic(_) | Command::CompareAndWrite(_) | Command::Commit { .. } => {
+                    false
+                }
             },
             Work::Control(control) => {
                 matches!(**control, Control::Info { .. } | Control::Ping { .. })
@@ -531,6 +533,7 @@ fn is_open_change(command: Command) -> bool {
         Command::Write { fua, .. } | Command::WriteZeroes { fua, .. } => !fua,
         Command::Discard(_) | Command::CompareAndWrite(_) => true,
         Command::WriteAtomic(_)
+        | Command::Commit { .. }
         | Command::Read(_)
         | Command::Compare(_)
         | Command::Flush

@@ -226,6 +226,7 @@ fn fabric() -> std::sync::Arc<Fabric> {
         blocks: 1 << 20,
         physical_block_bytes: 4096,
         atomic_blocks_max: 0,
+        commit_pages_max: 0,
         volatile_cache: false,
         read_only: false,
     };

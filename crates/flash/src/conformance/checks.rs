@@ -8,7 +8,7 @@ use contract::{
 };
 
 use super::bench::{BLOCKS, Bench};
-use super::rig::Rig;
+use super::rig::{Rig, page_range};
 use crate::Chance;
 
 type Check<B> = fn(&mut Rig<'_, B>);
@@ -16,7 +16,7 @@ type Check<B> = fn(&mut Rig<'_, B>);
 /// The largest request, in blocks.
 const LARGEST: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;
 
-pub(super) fn all<B: Bench>() -> [(&'static str, Check<B>); 14] {
+pub(super) fn all<B: Bench>() -> [(&'static str, Check<B>); 15] {
     [
         ("geometry", geometry),
         ("unwritten blocks", unwritten_blocks),
@@ -32,6 +32,7 @@ pub(super) fn all<B: Bench>() -> [(&'static str, Check<B>); 14] {
         ("room", room),
         ("atomic write", atomic_write),
         ("compare and write", compare_and_write),
+        ("commit", commit),
     ]
 }
 
@@ -291,6 +292,56 @@ fn compare_and_write<B: Bench>(rig: &mut Rig<'_, B>) {
         }
         rig.expect(1, Range::new(lba + u64::from(blocks), 1));
         mark += 10;
+    }
+}
+
+fn commit<B: Bench>(rig: &mut Rig<'_, B>) {
+    let most = u64::from(rig.geometry().commit_pages_max);
+    let all = BLOCKS / u64::from(page_range(0).blocks);
+    rig.do_ok(0, write(0, 64), 1);
+    if most == 0 {
+        let slot = rig.commit(0, &[3], 2);
+        assert_eq!(rig.wait(slot).status, Status::Unsupported);
+        return rig.expect(1, Range::new(0, 64));
+    }
+    for (pages, status) in [
+        (Vec::new(), Status::BadLength),
+        ((0..=most).collect(), Status::AtomicTooLarge),
+        (Vec::from([1, all]), Status::OutOfRange),
+        (Vec::from([u64::MAX, 1]), Status::OutOfRange),
+        (Vec::from([4, 2, 4]), Status::Invalid),
+    ] {
+        let slot = rig.commit(0, &pages, 2);
+        assert_eq!(rig.wait(slot).status, status, "a commit of {pages:?}");
+        rig.expect(1, Range::new(0, 64));
+    }
+    let scattered = (0..most).map(|number| (most - number) * 13 % all);
+    for (mark, pages) in (3..).step_by(3).zip([
+        Vec::from([5]),
+        Vec::from([all - 1, 0, 700]),
+        scattered.take(200).collect(),
+    ]) {
+        let slot = rig.commit(0, &pages, mark);
+        rig.wait_ok(slot);
+        pages.iter().for_each(|page| rig.expect(1, page_range(*page)));
+        commit_beside_finer_writes(rig, &pages, mark + 1);
+    }
+}
+
+/// Commits pages while the other queue writes one block of each: the others are the commit's.
+fn commit_beside_finer_writes<B: Bench>(rig: &mut Rig<'_, B>, pages: &[u64], mark: u64) {
+    let finer = |page: &u64| write(page_range(*page).lba + 1, 1);
+    let mut slots: Vec<Slot> =
+        pages.iter().step_by(8).map(|page| rig.submit(1, finer(page), mark)).collect();
+    slots.insert(1, rig.commit(0, pages, mark + 1));
+    slots.extend(pages.iter().step_by(8).map(|page| rig.submit(1, finer(page), mark)));
+    for slot in slots {
+        rig.wait_ok(slot);
+    }
+    for page in pages {
+        let Range { lba, blocks } = page_range(*page);
+        rig.do_ok(0, finer(page), mark);
+        rig.expect(1, Range::new(lba, blocks));
     }
 }
 

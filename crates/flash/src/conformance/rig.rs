@@ -5,8 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::{
-    BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, Range, Slot, SlotTable,
-    Status, Submission,
+    BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, Completion, Device, Geometry, Instant, Range,
+    Slot, SlotTable, Status, Submission,
 };
 
 use super::bench::Bench;
@@ -30,6 +30,8 @@ struct Flight {
     command: Command,
     /// The index and size of the lent buffer, to recognize it when it comes back.
     lent: Option<(u32, usize)>,
+    /// The pages of a commit.
+    pages: Vec<u64>,
     /// The mark that the written blocks will hold; `None` for commands that write no data.
     mark: Option<u64>,
     outcome: Option<Outcome>,
@@ -87,6 +89,22 @@ impl<'a, B: Bench> Rig<'a, B> {
         self.submit_with(queue, command, buf, Some(new))
     }
 
+    /// Submits a commit of these pages, all of which carry `mark`.
+    pub(super) fn commit(&mut self, queue: usize, pages: &[u64], mark: u64) -> Slot {
+        let command = Command::Commit { pages: pages.len() as u16 };
+        let mut buf = self.lend(command);
+        let payload = buf.as_mut().expect("a payload needs a buffer").bytes_mut();
+        let (list, data) = payload.split_at_mut(COMMIT_PAGE_BYTES);
+        let places = list.chunks_exact_mut(8).zip(data.chunks_exact_mut(COMMIT_PAGE_BYTES));
+        for (page, (number, bytes)) in pages.iter().zip(places) {
+            number.copy_from_slice(&page.to_le_bytes());
+            fill(page_range(*page), mark, bytes);
+        }
+        let slot = self.submit_with(queue, command, buf, Some(mark));
+        self.flights.get(slot).pages = pages.to_vec();
+        slot
+    }
+
     /// Submits a compare that expects `mark`.
     pub(super) fn compare(&mut self, queue: usize, range: Range, mark: u64) -> Slot {
         let command = Command::Compare(range);
@@ -120,7 +138,7 @@ impl<'a, B: Bench> Rig<'a, B> {
             }
         }
         let lent = buf.as_ref().map(|buf| (buf.index(), buf.capacity()));
-        let flight = Flight { queue, command, lent, mark, outcome: None };
+        let flight = Flight { queue, command, lent, pages: Vec::new(), mark, outcome: None };
         let slot = self.flights.insert(flight).unwrap_or_else(|_| panic!("too many in flight"));
         assert!(self.queues[queue].room() > 0, "{}: no room for {command:?}", self.name);
         self.queues[queue].submit(self.now, Submission { slot, command, buf });
@@ -174,6 +192,10 @@ impl<'a, B: Bench> Rig<'a, B> {
         let outcome = flight.outcome.expect("it was just seen");
         if outcome.status.is_ok() && self.bench.keeps_data() {
             self.remember(flight.command, flight.mark);
+            for page in flight.pages {
+                let range = page_range(page);
+                self.remember(Command::Write { range, fua: true }, flight.mark);
+            }
         }
         outcome
     }
@@ -189,7 +211,11 @@ impl<'a, B: Bench> Rig<'a, B> {
             Command::Discard(_) | Command::WriteZeroes { .. } => {
                 self.model.retain(|lba, _| !lbas.contains(lba));
             }
-            Command::Read(_) | Command::Compare(_) | Command::Flush | Command::Barrier => {}
+            Command::Read(_)
+            | Command::Compare(_)
+            | Command::Flush
+            | Command::Barrier
+            | Command::Commit { .. } => {}
         }
     }
 
@@ -246,6 +272,12 @@ impl<'a, B: Bench> Rig<'a, B> {
         let rooms = [self.queues[0].room(), self.queues[1].room()];
         assert_eq!(rooms, self.rooms, "{name}: room at rest");
     }
+}
+
+/// Returns the blocks of a page of a commit.
+pub(super) fn page_range(page: u64) -> Range {
+    let blocks = (COMMIT_PAGE_BYTES / BLOCK_BYTES) as u32;
+    Range::new(page.wrapping_mul(blocks.into()), blocks)
 }
 
 /// Fills `data` with the bytes of a range that was written with `mark`. Each word encodes block,

@@ -1,6 +1,8 @@
 //! A request on its way through [`Exclusive`](super::Exclusive).
 
-use contract::{BLOCK_BYTES, Buf, Command, REQUEST_BYTES_MAX, Range, Slot, Status};
+use contract::{
+    BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, REQUEST_BYTES_MAX, Range, Slot, Status,
+};
 
 use crate::locks::{Claim, Mode, RangeLocks};
 
@@ -37,12 +39,18 @@ impl Op {
         slot: Slot,
         command: Command,
         buf: Option<Buf>,
-        granule: u64,
+        (granule, blocks): (u64, u64),
         locks: &RangeLocks,
     ) -> Self {
-        let claim = match command.range() {
-            Some(range) => locks.claim(range, mode(command, range, granule, locks.plain_writes)),
-            None => Claim::NOTHING,
+        let claim = match (command, command.range()) {
+            (_, Some(range)) => {
+                locks.claim(range, mode(command, range, granule, locks.plain_writes))
+            }
+            (Command::Commit { pages }, None) => {
+                let payload = buf.as_ref().map_or(&[][..], |buf| buf.bytes());
+                locks.claim_between(commit_span(payload, pages, blocks), locks.plain_writes)
+            }
+            (_, None) => Claim::NOTHING,
         };
         let rest = command.range().unwrap_or(Range::new(0, 0));
         let step = OpStep::Whole(command);
@@ -124,7 +132,7 @@ impl Op {
                 old.fill(0);
                 write(fua)
             }
-            (Command::Flush | Command::Barrier, _) | (_, None) => {
+            (Command::Flush | Command::Barrier | Command::Commit { .. }, _) | (_, None) => {
                 unreachable!("{:?} has no data to patch", self.command)
             }
         }
@@ -138,6 +146,18 @@ fn mode(command: Command, range: Range, granule: u64, plain_writes: Mode) -> Mod
         _ if is_whole(range, granule) => plain_writes,
         _ => Mode::Alone,
     }
+}
+
+/// Returns the first and the last block of the pages that a commit names, as far as they are among
+/// the device's blocks: the device refuses it otherwise.
+fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
+    const PAGE_BLOCKS: u64 = (COMMIT_PAGE_BYTES / BLOCK_BYTES) as u64;
+    let last_page = (blocks / PAGE_BLOCKS).saturating_sub(1);
+    let numbers = payload.chunks_exact(8).take(usize::from(pages));
+    let page = |number: &[u8]| number.try_into().map_or(0, u64::from_le_bytes).min(last_page);
+    let numbers = numbers.map(page);
+    let (first, last) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
+    (first * PAGE_BLOCKS, last * PAGE_BLOCKS + PAGE_BLOCKS - 1)
 }
 
 /// Returns `true` if the command holds its range alone.

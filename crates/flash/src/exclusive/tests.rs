@@ -71,6 +71,7 @@ impl Device for Shredder {
             blocks: (self.bytes.lock().unwrap().len() / BLOCK_BYTES) as u64,
             physical_block_bytes: 512,
             atomic_blocks_max: 2048,
+            commit_pages_max: 0,
             volatile_cache: false,
             read_only: false,
         }

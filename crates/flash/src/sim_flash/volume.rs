@@ -142,7 +142,8 @@ impl SimQueue {
             Command::Flush
             | Command::Barrier
             | Command::Compare(_)
-            | Command::CompareAndWrite(_) => Some(engine.manage(now)),
+            | Command::CompareAndWrite(_)
+            | Command::Commit { .. } => Some(engine.manage(now)),
         }
     }
 }
@@ -167,6 +168,7 @@ impl Device for SimQueue {
             blocks: self.shared.blocks,
             physical_block_bytes: PAGE_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
+            commit_pages_max: 0,
             volatile_cache: false,
             read_only: false,
         }
@@ -216,7 +218,11 @@ impl Device for SimQueue {
             self.free.push(place);
             let status = match (&self.shared.data, &mut buf, command) {
                 (Some(data), buf, _) => data.carry_out(command, buf.as_mut()),
-                (None, _, Command::Compare(_) | Command::CompareAndWrite(_)) => Status::Unsupported,
+                (
+                    None,
+                    _,
+                    Command::Compare(_) | Command::CompareAndWrite(_) | Command::Commit { .. },
+                ) => Status::Unsupported,
                 (None, buf, _) => {
                     if let Some(buf) = buf {
                         buf.zero_prefix(command.buffer_bytes());

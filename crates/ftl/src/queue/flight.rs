@@ -2,6 +2,8 @@
 //! needed.
 
 use contract::{Buf, Command, Slot, Status};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
 
 use super::PAGE_BLOCKS;
 use crate::layout::PAGE_BYTES;
@@ -18,6 +20,8 @@ pub(super) enum Step {
         /// `true` if a crash leaves all of the piece or none.
         atomic: bool,
     },
+    /// Writes the pages of a commit.
+    Commit,
     /// Discards all pages.
     Discard,
     /// Flushes.
@@ -27,7 +31,7 @@ pub(super) enum Step {
 impl Step {
     /// Returns `true` for steps that wait behind writes.
     pub(super) fn is_write(self) -> bool {
-        matches!(self, Step::Write { .. } | Step::Discard)
+        matches!(self, Step::Write { .. } | Step::Commit | Step::Discard)
     }
 }
 
@@ -39,7 +43,7 @@ pub(super) struct Flight {
     command: Command,
     /// The request's buffer, except while a member has it.
     pub(super) buf: Option<Buf>,
-    /// First page.
+    /// First page; zero for a commit, whose pages are in its buffer.
     page: u32,
     /// Number of pages.
     pages: u32,
@@ -50,7 +54,8 @@ pub(super) struct Flight {
 
 impl Flight {
     pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>) -> Flight {
-        let (page, pages) = command.range().map_or((0, 0), |range| {
+        let listed = if let Command::Commit { pages } = command { pages.into() } else { 0 };
+        let (page, pages) = command.range().map_or((0, listed), |range| {
             let end = range.lba + u64::from(range.blocks);
             let whole = range.lba.is_multiple_of(PAGE_BLOCKS) && end.is_multiple_of(PAGE_BLOCKS);
             assert!(whole, "{command:?} is not made of whole pages");
@@ -64,9 +69,10 @@ impl Flight {
     }
 
     /// Returns first page and number of pages of the next piece, of at most `most` pages; a discard
-    /// is a single piece.
+    /// is a single piece, and so is a commit.
     pub(super) fn piece(&self, most: u32) -> (u32, u32) {
-        let most = if self.step() == Step::Discard { u32::MAX } else { most };
+        let is_whole = matches!(self.step(), Step::Discard | Step::Commit);
+        let most = if is_whole { u32::MAX } else { most };
         (self.page + self.done, self.left().min(most))
     }
 
@@ -75,6 +81,7 @@ impl Flight {
             Command::Read(_) => Step::Read,
             Command::Write { fua, .. } => Step::Write { fua, atomic: false },
             Command::WriteAtomic(_) => Step::Write { fua: true, atomic: true },
+            Command::Commit { .. } => Step::Commit,
             Command::Discard(_) | Command::WriteZeroes { .. } if self.left() > 0 => Step::Discard,
             Command::WriteZeroes { .. } | Command::Flush => Step::Flush,
             other => unreachable!("{other:?} does not come this far"),
@@ -95,6 +102,15 @@ impl Flight {
     pub(super) fn data(&self, pages: u32) -> &[u8] {
         let buf = self.buf.as_ref().expect("a write has a buffer");
         &buf.bytes()[self.done as usize * PAGE_BYTES..][..pages as usize * PAGE_BYTES]
+    }
+
+    /// Returns the page numbers and the data of a commit.
+    pub(super) fn commit(&self) -> (&[U64], &[u8]) {
+        let buf = self.buf.as_ref().expect("a commit has a buffer");
+        let (list, data) = buf.bytes().split_at(PAGE_BYTES);
+        let pages = self.pages as usize;
+        let numbers = <[U64]>::ref_from_bytes(&list[..pages * size_of::<U64>()]);
+        (numbers.expect("any bytes are numbers"), &data[..pages * PAGE_BYTES])
     }
 
     /// Returns the request's buffer if `pages` are all that it reads.

@@ -3,6 +3,7 @@
 
 use std::format;
 use std::string::String;
+use std::vec;
 
 use super::run::{Run, Sizes};
 use crate::policy::Policy;
@@ -13,13 +14,14 @@ const SIZES: Sizes = Sizes {
     segment_pages: 8,
     spare_per_mille: 1500,
     policy: Policy::baseline(10),
+    commits: false,
 };
 
 /// Requests of a sequence.
 const REQUESTS: usize = 3;
 
 /// The numbers of different requests.
-const KINDS: usize = 6;
+const KINDS: usize = 7;
 
 fn request(run: &mut Run, kind: usize) {
     let taken = match kind {
@@ -28,6 +30,7 @@ fn request(run: &mut Run, kind: usize) {
         2 => run.write(1, 1, true, false),
         3 => run.discard(0, 1),
         4 => run.discard(0, 2),
+        5 => run.commit(vec![1, 0]),
         _ => run.flush(),
     };
     // What overlaps with a request under way may be refused: then the sequence is a shorter one.

@@ -21,6 +21,7 @@ const SIZES: Sizes = Sizes {
     segment_pages: 8,
     spare_per_mille: 1500,
     policy: Policy::HEAT3,
+    commits: false,
 };
 
 fn shape(uuid: &[u8; 16]) -> Shape {

@@ -53,13 +53,15 @@ impl Model {
         Model { pages: vec![page; pages as usize] }
     }
 
-    pub(crate) fn begin(&mut self, page: u32, pages: u32, value: u64) {
-        let range = page as usize..(page + pages) as usize;
-        self.pages[range].iter_mut().for_each(|page| page.begin(value));
+    pub(crate) fn begin(&mut self, pages: &[u32], value: u64) {
+        for page in pages {
+            self.pages[*page as usize].begin(value);
+        }
     }
 
-    pub(crate) fn end(&mut self, page: u32, pages: u32, value: u64, durable: bool) {
-        for page in &mut self.pages[page as usize..(page + pages) as usize] {
+    pub(crate) fn end(&mut self, pages: &[u32], value: u64, durable: bool) {
+        for page in pages {
+            let page = &mut self.pages[*page as usize];
             page.end(value);
             if durable {
                 page.durable = page.now.clone();

@@ -7,6 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::{Slot, Status};
+use zerocopy::little_endian::U64;
 
 use super::members::{Chance, Members, SECTOR_BYTES};
 use super::model::Model;
@@ -21,7 +22,7 @@ use crate::volume::Volume;
 /// A request under way.
 enum Doing {
     Read { page: u32, legal: Vec<BTreeSet<u64>>, data: Vec<u8> },
-    Write { page: u32, pages: u32, value: u64, durable: bool },
+    Write { pages: Vec<u32>, value: u64, durable: bool },
     Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
 }
 
@@ -60,6 +61,8 @@ pub(crate) struct Sizes {
     pub(crate) segment_pages: u32,
     pub(crate) spare_per_mille: u32,
     pub(crate) policy: Policy,
+    /// `true` if commits of scattered pages are among the requests.
+    pub(crate) commits: bool,
 }
 
 /// A run.
@@ -70,13 +73,14 @@ pub(crate) struct Run {
     pub(crate) chance: Chance,
     /// Commands that members carry out.
     pub(crate) flying: Vec<Command>,
+    pub(crate) commits: bool,
     doing: BTreeMap<u32, Doing>,
     next_slot: u32,
     pub(crate) next_value: u64,
     settings: Settings,
     pub(crate) sabotage: Option<Sabotage>,
-    /// Atomic writes since the last opening: page, pages, value.
-    atomics: Vec<(u32, u32, u64)>,
+    /// Atomic writes and commits since the last opening: pages and value.
+    atomics: Vec<(Vec<u32>, u64)>,
     /// Pages moved in all sessions.
     pub(crate) moved: u64,
     /// Checkpoints in all sessions.
@@ -110,6 +114,7 @@ impl Run {
             model,
             chance: Chance(seed),
             flying: Vec::new(),
+            commits: sizes.commits,
             doing: BTreeMap::new(),
             next_slot: 0,
             next_value: 1,
@@ -139,39 +144,71 @@ impl Run {
             return false;
         }
         self.next_value += 1;
+        let pages: Vec<u32> = (page..page + pages).collect();
         if atomic {
-            self.atomics.push((page, pages, value));
+            self.atomics.push((pages.clone(), value));
         }
-        self.begin(slot, page, pages, value, fua || atomic);
+        self.begin(slot, pages, value, fua || atomic);
         true
+    }
+
+    /// Submits a commit; returns `false` if the volume has no room now.
+    pub(crate) fn commit(&mut self, pages: Vec<u32>) -> bool {
+        let (slot, value) = (self.slot(), self.next_value);
+        let mut data = vec![0; pages.len() * PAGE_BYTES];
+        for (page, bytes) in pages.iter().zip(data.chunks_mut(PAGE_BYTES)) {
+            fill(bytes, *page, value);
+        }
+        let numbers: Vec<U64> = pages.iter().map(|page| u64::from(*page).into()).collect();
+        let request = Request::Commit { pages: &numbers, data: &data };
+        if self.volume.submit(slot, request).is_err() {
+            return false;
+        }
+        self.next_value += 1;
+        self.atomics.push((pages.clone(), value));
+        self.begin(slot, pages, value, true);
+        true
+    }
+
+    /// Submits a commit of pages by chance.
+    pub(crate) fn commit_any(&mut self, span: u32) -> bool {
+        let most = usize::from(self.volume.geometry().commit_pages_max()).min(6);
+        let count = 1 + self.chance.below(most);
+        let pages: BTreeSet<u32> =
+            (0..count).map(|_| self.chance.below(span as usize) as u32).collect();
+        let mut pages: Vec<u32> = pages.into_iter().collect();
+        if self.chance.one_in(2) {
+            pages.reverse();
+        }
+        self.commit(pages)
     }
 
     pub(crate) fn discard(&mut self, page: u32, pages: u32) -> bool {
         let slot = self.slot();
         // A page is discarded once at a time, so that zero is one value among those on their way.
         let busy = self.doing.values().any(|doing| {
-            matches!(doing, Doing::Write { page: p, pages: n, value: 0, .. }
-                if *p < page + pages && page < *p + *n)
+            matches!(doing, Doing::Write { pages: others, value: 0, .. }
+                if others.iter().any(|other| (page..page + pages).contains(other)))
         });
         if busy || self.volume.submit(slot, Request::Discard { page, pages }).is_err() {
             return false;
         }
-        self.begin(slot, page, pages, 0, false);
+        self.begin(slot, (page..page + pages).collect(), 0, false);
         true
     }
 
-    fn begin(&mut self, slot: Slot, page: u32, pages: u32, value: u64, durable: bool) {
-        self.model.begin(page, pages, value);
+    fn begin(&mut self, slot: Slot, pages: Vec<u32>, value: u64, durable: bool) {
+        self.model.begin(&pages, value);
         for doing in self.doing.values_mut() {
             match doing {
                 Doing::Flush { since, .. } => {
-                    for page in page..page + pages {
-                        since.entry(page).or_default().insert(value);
+                    for page in &pages {
+                        since.entry(*page).or_default().insert(value);
                     }
                 }
                 Doing::Read { page: first, legal, .. } => {
                     for (at, legal) in (*first..).zip(legal) {
-                        if (page..page + pages).contains(&at) {
+                        if pages.contains(&at) {
                             legal.insert(value);
                         }
                     }
@@ -179,7 +216,7 @@ impl Run {
                 Doing::Write { .. } => {}
             }
         }
-        self.doing.insert(slot.to_bits(), Doing::Write { page, pages, value, durable });
+        self.doing.insert(slot.to_bits(), Doing::Write { pages, value, durable });
     }
 
     pub(crate) fn flush(&mut self) -> bool {
@@ -192,9 +229,9 @@ impl Run {
         }
         let mut since = BTreeMap::new();
         for doing in self.doing.values() {
-            if let Doing::Write { page, pages, value, .. } = doing {
-                for page in *page..page + pages {
-                    since.entry(page).or_insert_with(BTreeSet::new).insert(*value);
+            if let Doing::Write { pages, value, .. } = doing {
+                for page in pages {
+                    since.entry(*page).or_insert_with(BTreeSet::new).insert(*value);
                 }
             }
         }
@@ -284,8 +321,8 @@ impl Run {
                         }
                     }
                 }
-                Doing::Write { page, pages, value, durable } => {
-                    self.model.end(page, pages, value, durable);
+                Doing::Write { pages, value, durable } => {
+                    self.model.end(&pages, value, durable);
                 }
                 Doing::Flush { snapshot, since } => self.model.flushed(snapshot, &since),
             }
@@ -342,10 +379,10 @@ impl Run {
                 return Err(format!("page {page} holds {value}, of {legal:?}"));
             }
         }
-        for &(page, pages, value) in &self.atomics {
-            let range = &values[page as usize..(page + pages) as usize];
-            let newer = |&other: &u64| other >= value || other == 0;
-            if range.contains(&value) && !range.iter().all(newer) {
+        for (pages, value) in &self.atomics {
+            let range: Vec<u64> = pages.iter().map(|page| values[*page as usize]).collect();
+            let newer = |other: &u64| *other >= *value || *other == 0;
+            if range.contains(value) && !range.iter().all(newer) {
                 return Err(format!("atomic write {value} is in parts: {range:?}"));
             }
         }

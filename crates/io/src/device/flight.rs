@@ -119,7 +119,9 @@ impl Flight {
         let refusal = match command {
             _ if shared.is_broken() && command.kind() == Kind::Write => Status::MediaError,
             _ if shared.geometry.read_only && command.kind() == Kind::Write => Status::ReadOnly,
-            Command::Compare(_) | Command::CompareAndWrite(_) => Status::Unsupported,
+            Command::Compare(_) | Command::CompareAndWrite(_) | Command::Commit { .. } => {
+                Status::Unsupported
+            }
             Command::WriteAtomic(range) if range.blocks > atomic_max => Status::AtomicTooLarge,
             _ => Status::Ok,
         };
@@ -136,7 +138,10 @@ impl Flight {
                 Step::Zero(shared.zeroing(command))
             }
             Command::Flush => Step::Sync,
-            Command::Compare(_) | Command::CompareAndWrite(_) | Command::Barrier => {
+            Command::Compare(_)
+            | Command::CompareAndWrite(_)
+            | Command::Commit { .. }
+            | Command::Barrier => {
                 unreachable!("{command:?} cannot get here")
             }
         };

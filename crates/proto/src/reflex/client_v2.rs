@@ -54,7 +54,7 @@ pub(super) fn request(
     checksums: bool,
 ) -> Result<FrameHead, Status> {
     let (opcode, fua) = match command {
-        Command::Compare(_) => return Err(Status::Unsupported),
+        Command::Compare(_) | Command::Commit { .. } => return Err(Status::Unsupported),
         Command::Read(_) => (Opcode::READ, false),
         Command::Write { fua, .. } => (Opcode::WRITE, fua),
         Command::WriteAtomic(_) => (Opcode::WRITE_ATOMIC, false),

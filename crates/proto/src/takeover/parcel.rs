@@ -356,6 +356,7 @@ pub(crate) fn put_command(to: &mut Writer, command: Command) {
         Command::Discard(_) => (6, false),
         Command::WriteZeroes { fua, .. } => (7, fua),
         Command::Barrier => (8, false),
+        Command::Commit { .. } => unreachable!("no protocol carries a commit"),
     };
     let range = command.range().unwrap_or(Range::new(0, 0));
     to.put([number]);

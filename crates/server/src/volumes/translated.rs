@@ -257,6 +257,7 @@ impl Translated {
             physical_block_bytes: physical,
             atomic_blocks_max: volume.geometry().batch_pages_max()
                 * (physical / BLOCK_BYTES as u32),
+            commit_pages_max: volume.geometry().commit_pages_max(),
             volatile_cache: matches!(member, Member::File(_)),
             read_only: false,
         };

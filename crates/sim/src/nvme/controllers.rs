@@ -65,6 +65,7 @@ impl Controllers {
                 blocks: BLOCKS,
                 physical_block_bytes: 512,
                 atomic_blocks_max: (REQUEST_BYTES_MAX / 512) as u32,
+                commit_pages_max: 0,
                 volatile_cache: true,
                 read_only: false,
             },

@@ -56,6 +56,7 @@ pub fn geometry(blocks: u64) -> Geometry {
         blocks,
         physical_block_bytes: 4096,
         atomic_blocks_max: 0,
+        commit_pages_max: 0,
         volatile_cache: true,
         read_only: false,
     }
