@@ -125,8 +125,7 @@ impl TenantRegistry {
         entry.map(|entry| entry.name.as_str())
     }
 
-    /// Returns the tenant of a name, in the current epoch of its number; `None` if there is no such
-    /// tenant.
+    /// Returns the tenant of a name, in the current epoch of its number; `None` if there is none.
     pub fn member(&self, name: &str) -> Option<Member> {
         Some(self.tenants.member(self.find(name)?))
     }
@@ -406,8 +405,7 @@ impl TenantRegistry {
     }
 
     /// Checks whether an SLO would be admitted, of a new tenant or of a known one, and returns
-    /// remedies if not. Without `device`, checks the device of the known tenant or, for a new
-    /// tenant, the first device.
+    /// remedies if not. `device` defaults to the known tenant's, and for a new tenant to the first.
     ///
     /// # Errors
     /// Fails if there is no such tenant or device.

@@ -217,8 +217,7 @@ impl Association {
         }
     }
 
-    /// Returns the time at which the association ends if it gets no channel until then; `None` if
-    /// it has one, or is not up.
+    /// Returns the end of an association without a channel; `None` if it has one, or is not up.
     fn idle_until(&self) -> Option<Instant> {
         let limit = if self.words.is_initiator { IDLE_OPENER } else { IDLE_ACCEPTOR };
         self.words.idle_since.filter(|_| self.is_up()).map(|since| since + limit)
@@ -245,8 +244,7 @@ impl Association {
         }
     }
 
-    /// Returns the token for the next hello, and schedules the hello after it; `None` if no hello
-    /// is due.
+    /// Returns the token for the hello that is due, if any, and schedules the hello after it.
     pub(crate) fn hello(&mut self, now: Instant) -> Option<RetryBody> {
         let State::Greeting { token, tries, next } = self.state else { return None };
         if now < next {

@@ -39,8 +39,7 @@ enum Addressee {
 }
 
 impl Association {
-    /// Processes a data packet whose head is right: its association, its path, and its checksum or
-    /// seal.
+    /// Processes a data packet whose association, path, and checksum or seal are right.
     ///
     /// # Errors
     /// Fails if a record is malformed. No record of the packet was followed then.
@@ -124,8 +123,7 @@ impl Association {
         self.words.land(pools, landed);
     }
 
-    /// Processes a record. Returns `false` if there is no room for it, or its channel is not known
-    /// yet.
+    /// Processes a record. Returns `false` if there is no room, or its channel is not known yet.
     fn follow(&mut self, pools: &mut Pools, record: &Record, place: Place) -> bool {
         let kind = Kind::of_wire(record.kind);
         if kind == Kind::Ping {

@@ -45,8 +45,7 @@ impl Association {
     }
 
     /// Returns the path for the next packet with records: one that has to be probed, otherwise the
-    /// one that would deliver the packet first. Returns `None` if no path may send now, or there is
-    /// nothing to send.
+    /// one that would deliver it first. Returns `None` if no path may send, or nothing waits.
     fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<u32> {
         if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
             if !self.words.are_any() {
@@ -81,8 +80,7 @@ impl Association {
         pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
     }
 
-    /// Notes a packet with records as in flight, asks for an acknowledgement if one is needed, and
-    /// finishes the packet.
+    /// Finishes a packet with records, notes it as in flight, and may ask for an acknowledgement.
     fn launch(
         &mut self,
         pools: &mut Pools,
@@ -142,8 +140,7 @@ impl Association {
         pools.counters.sent += 1;
     }
 
-    /// Writes the packet of a path probe, or of the answer to one, that is due. Returns `false` if
-    /// none is.
+    /// Writes a path probe, or the answer to one, that is due. Returns `false` if none is.
     pub(crate) fn prove(
         &mut self,
         pools: &mut Pools,

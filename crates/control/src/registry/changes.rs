@@ -11,8 +11,7 @@ use crate::info::{Refusal, State};
 
 impl TenantRegistry {
     /// Adds a device, on which all tenants are best effort, with the shares that they have
-    /// elsewhere. `place` is the device's index: the next one, or that of a removed device that no
-    /// worker has.
+    /// elsewhere. `place` is its index: the next, or that of a removed device that no worker has.
     ///
     /// # Errors
     /// Fails if another process takes over, or there is a device of this name.
@@ -163,8 +162,7 @@ impl TenantRegistry {
         Ok(())
     }
 
-    /// Watches the chores of the device with the index `place`. With a model, writes are taxed for
-    /// them.
+    /// Watches the chores of the device at index `place`. With a model, they are a tax on writes.
     pub fn expect_chores(&mut self, place: usize, chores: Arc<dyn Chores>, now: Instant) {
         self.devices.at_mut(place).expect_chores(chores, now);
         self.price_tenants(place);

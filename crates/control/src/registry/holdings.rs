@@ -25,8 +25,7 @@ impl TenantRegistry {
         with_names(&self.tenants, told)
     }
 
-    /// Gives the holdings that [`bequeath`](TenantRegistry::bequeath) returned back to their
-    /// tenants, which stay with this process.
+    /// Gives the holdings that [`bequeath`](TenantRegistry::bequeath) returned back to the tenants.
     pub fn keep(&mut self, told: &[Held]) {
         for place in 0..self.devices.places() {
             let told = with_numbers(&self.tenants, place, told);

@@ -57,8 +57,7 @@ impl ControllerSession {
         Ok(Some(Pending::Own))
     }
 
-    /// Returns the hold for which a command has to wait while another process takes over; `None` if
-    /// the command need not wait.
+    /// Returns the hold that a command has to wait for in a take-over; `None` if it need not wait.
     pub(super) fn waits(&self, own: &Own) -> Option<Held> {
         let held = self.desk.held();
         let waits = match (held, &self.queue) {
@@ -107,8 +106,7 @@ impl ControllerSession {
         Executed::More
     }
 
-    /// Turns each range of a discard into a request. The end of the last request answers the
-    /// command.
+    /// Turns each range of a discard into a request. The end of the last one answers the command.
     pub(super) fn discard(&mut self, io: Io) {
         let queue = self.queue.as_ref().expect("it has just said so");
         let ranges: Vec<Range> = queue.ranges().to_vec();
@@ -124,8 +122,7 @@ impl ControllerSession {
         self.pending.extend(requests.map(Pending::Request));
     }
 
-    /// Carries out a Connect, the first command, which creates this connection's queue or ends the
-    /// connection.
+    /// Carries out the first command, a Connect: creates the queue, or ends the connection.
     pub(super) fn connect(&mut self, own: &Own, now: Instant) -> Executed {
         if !self.peer.is_let_in {
             let cid = own.entry.cid.get();

@@ -82,9 +82,8 @@ impl ControllerSession {
         (format == FORMAT && number != NO_QUEUE).then_some(number)
     }
 
-    /// Adopts a session from another process. Its queue arrives under `number`, and came through
-    /// `port`, whose number may have differed there. Returns the session and its bytes for a worker
-    /// of this process, or `None` if the bytes are invalid.
+    /// Adopts a session of another process. Its queue arrives under `number` and came by `port`, by
+    /// its number here. Returns it and its bytes for a worker; `None` if the bytes are invalid.
     pub fn from_other_process(
         desk: Rc<WorkerFabric>,
         packed: &[u8],
