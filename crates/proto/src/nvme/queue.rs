@@ -253,8 +253,11 @@ impl Queue {
             _ => {}
         }
         if !status.is_ok() {
+            let shift = self.view.find(io.nsid).map_or(0, |seen| seen.shift);
+            let lba = io.command.range().map_or(0, |range| range.lba >> shift);
             let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
-            entry.dword10.set(io.command.range().map_or(0, |range| range.lba as u32));
+            entry.dword10.set(lba as u32);
+            entry.dword11.set((lba >> 32) as u32);
             self.made.link.errors.add(self.made.id, &entry, status);
         }
         Answer::error(io.cid, status)

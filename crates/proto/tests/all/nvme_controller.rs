@@ -7,9 +7,10 @@ use crate::nvme_host::*;
 use contract::{Command, Geometry, Instant, Range, Status as Ended};
 use nearflash_proto::nvme::{Action, CloseReason, Fused, Hosts, Io, Outcome, PortId, Step};
 use wire::nvme::{
-    AdminOpcode, AnaState, DiscardRange, DiscoveryEntry, DiscoveryHeader, Event, Feature, Fuse,
-    IdentifyCns, IdentifyController, IdentifyNamespace, IdentifyNamespaceCommon, LogPage,
-    NvmOpcode, Property, SglDescriptor, SmartLog, Status, Submission, SubsystemKind, notice,
+    AdminOpcode, AnaState, DiscardRange, DiscoveryEntry, DiscoveryHeader, ErrorEntry, Event,
+    Feature, Fuse, IdentifyCns, IdentifyController, IdentifyNamespace, IdentifyNamespaceCommon,
+    LogPage, NvmOpcode, Property, SglDescriptor, SmartLog, Status, Submission, SubsystemKind,
+    notice,
 };
 use zerocopy::IntoBytes;
 
@@ -524,6 +525,23 @@ fn health_counts_what_was_done_and_survives_a_reconnect() {
     let mut other = connect(&fabric, &host(2), SUBSYSTEM, 1, place(0, 1));
     let (_, log) = other.run_at(&entry, &[], later).unwrap();
     assert_eq!(read::<SmartLog>(&log).reads.get(), 0, "another host's counts are not told");
+}
+
+#[test]
+fn the_error_log_has_the_first_block_as_the_host_counts() {
+    let mut config = config();
+    let namespace = &mut config.subsystems[0].namespaces[0];
+    (namespace.block_bytes, namespace.geometry.blocks) = (4096, 1 << 40);
+    let fabric = fabric(&config);
+    let mut own = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));
+    let mut queue = own.io(1, place(1, 1)).unwrap();
+    let lba = (1 << 36) + 5;
+    let mut entry = io_entry(NvmOpcode::READ, 1, 1, lba, 1);
+    entry.data = SglDescriptor::transport(4096);
+    let io = device(queue.begin(&entry));
+    queue.complete(&io, Ended::MediaError);
+    let error: ErrorEntry = read(&own.log(LogPage::ERROR, 64).unwrap());
+    assert_eq!((error.nsid.get(), error.lba.get()), (1, lba));
 }
 
 #[test]

@@ -36,8 +36,9 @@ const UNKNOWN_TENANT: TenantId = TenantId(u32::MAX);
 /// The most commands in progress: the entries of the largest queue.
 const PLACES_MAX: usize = 4096;
 
-/// The most ranges of a discard (NVM 1.0, 3.2.1).
-const DISCARDS_MAX: usize = 256;
+/// The most ranges of a discard: 256 of the host's (NVM 1.0, 3.2.1), each of which is up to nine of
+/// the contract's where the host's blocks have 4 KiB.
+const DISCARDS_MAX: usize = 256 * 9;
 
 /// The queue number of a session without a queue.
 const NO_QUEUE: u64 = 0;
