@@ -20,10 +20,6 @@ pub const DELAY_MAX: Duration = Duration::from_millis(5);
 /// Tyche's largest batch level.
 pub const LEVEL_MAX: u32 = 64;
 
-/// The size in bytes from which on a request leaves alone, since large requests use the network
-/// well without a batch.
-pub const BATCHED_BYTES_MAX: u32 = 8192;
-
 /// Intervals without a change of level after which Tyche tries the neighbouring levels.
 const STABLE_INTERVALS: u32 = 10;
 

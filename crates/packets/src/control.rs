@@ -54,7 +54,8 @@ pub(crate) struct Control {
     starting: bool,
     /// The time of the last cut. The window is cut at most once a round trip.
     cut_at: Instant,
-    /// The window before the last cut for a loss, restored if the packet was not lost.
+    /// The window before the last cut for a loss, restored if the packet was not lost; zero if the
+    /// cut cannot be undone any more.
     before: u32,
     /// Share of marked bytes, smoothed, in units of 1/1024.
     marked: u32,
@@ -98,7 +99,7 @@ impl Control {
             window,
             starting: true,
             cut_at: Instant::ZERO,
-            before: window,
+            before: 0,
             marked: 0,
         }
     }
@@ -148,10 +149,10 @@ impl Control {
             self.starting = false;
             let over = (delay - target).as_nanos() as u64;
             let cut = 820 * over / delay.as_nanos() as u64;
-            self.cut(now, signal.smoothed, 1024 - (cut as u32).min(512));
+            self.cut_for_queue(now, signal.smoothed, 1024 - (cut as u32).min(512));
         } else if signal.marked {
             self.starting = false;
-            self.cut(now, signal.smoothed, 1024 - self.marked / 2);
+            self.cut_for_queue(now, signal.smoothed, 1024 - self.marked / 2);
         } else if signal.was_limited && signal.delay.is_some() {
             let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
             // A packet a round trip; a quarter of one where many share the link.
@@ -175,10 +176,23 @@ impl Control {
         }
     }
 
-    /// Undoes the last cut of the window for a loss, since the packet arrived after all.
+    /// Notes that a packet was counted as lost without a cut: there is nothing to undo if it
+    /// arrives after all.
+    pub(crate) fn lost_without_cut(&mut self) {
+        self.before = 0;
+    }
+
+    /// Undoes the last cut of the window for a loss, once, since the packet arrived after all.
     pub(crate) fn was_not_lost(&mut self) {
         if self.policy == Policy::Delay {
-            self.window = self.window.max(self.before);
+            self.window = self.window.max(core::mem::take(&mut self.before));
+        }
+    }
+
+    /// Cuts the window for a queue on the way, after which no cut for a loss is undone.
+    fn cut_for_queue(&mut self, now: Instant, smoothed: Duration, parts: u32) {
+        if self.cut(now, smoothed, parts) {
+            self.before = 0;
         }
     }
 
@@ -247,6 +261,25 @@ mod tests {
         assert_eq!(control.window(), 8000);
         control.was_not_lost();
         assert_eq!(control.window(), 16_000);
+    }
+
+    #[test]
+    fn no_old_window_comes_back_after_another_reason_to_be_slow() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let cut = || {
+            let mut control = Control::new(Policy::Delay, 1000, 128);
+            control.lost(at(1), micros(100));
+            assert_eq!(control.window(), 8000);
+            control
+        };
+        let mut queued = cut();
+        queued.acknowledged(at(50), &signal(10_000));
+        queued.was_not_lost();
+        assert_eq!(queued.window(), 4000, "a queue was seen after the loss");
+        let mut silent = cut();
+        silent.lost_without_cut();
+        silent.was_not_lost();
+        assert_eq!(silent.window(), 8000, "that packet had cut nothing");
     }
 
     #[test]

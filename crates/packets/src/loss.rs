@@ -139,8 +139,9 @@ impl Path {
         self.flight.probes = self.flight.probes.saturating_add(1);
         self.flight.probes_now = true;
         self.flight.asked_at = now;
-        if self.flight.probes > 1 {
-            self.control.lost(now, self.rtt.smoothed());
+        match self.flight.probes {
+            1 => self.control.lost_without_cut(),
+            _ => self.control.lost(now, self.rtt.smoothed()),
         }
         let oldest = (self.flight.oldest..self.flight.next)
             .find(|number| window.get(*number).is_some_and(|sent| sent.fate == Fate::InFlight));
