@@ -485,22 +485,38 @@ impl Recalibrations {
         }
         let modelling = self.modelling.lock().expect("no holder of this lock panics");
         // What was measured for minutes waits for as long as another change takes.
-        let kept = self.store.keep_model_at_last(device, &findings.model);
-        match kept.and_then(|()| self.use_model(&modelling, device, &findings.model)) {
+        let kept = self.store.keep_model_at_last(device, Some(&findings.model));
+        match kept.and_then(|()| self.use_model(&modelling, device, findings.model.clone())) {
             Ok(()) => self.end(device, Phase::Accepted, words::remark(findings)),
             Err(problem) => self.end(device, Phase::Refused, Some(problem.message)),
         }
     }
 
-    /// Makes the device use a model, which was stored before. The caller holds the models' lock.
+    /// Makes the device use a model, which was stored before. The caller holds the models' lock. If
+    /// what was promised meanwhile does not fit into the model, the stored model becomes the one that
+    /// the device keeps.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,
         device: &str,
-        model: &DeviceModel,
+        model: DeviceModel,
     ) -> Result<(), Problem> {
         let now = self.tools.tenants.now();
-        Ok(self.tools.tenants.registry().set_model(device, model.clone(), now)?)
+        let (refusal, kept) = {
+            let mut registry = self.tools.tenants.registry();
+            let Err(refusal) = registry.set_model(device, model, now) else { return Ok(()) };
+            let devices = registry.devices();
+            let (used, configured) = (devices.model(device)?, devices.configured_model(device)?);
+            (refusal, (used != configured).then(|| used.clone()))
+        };
+        if let Err(problem) = self.store.keep_model_at_last(device, kept.as_ref()) {
+            tracing::error!(
+                device,
+                why = problem.message,
+                "the state has a model that is not used"
+            );
+        }
+        Err(refusal.into())
     }
 
     /// Ends the probes that a change of namespaces forbids: probes that write to a namespace that
@@ -647,7 +663,7 @@ impl Recalibrator for Recalibrations {
             return Err(Problem::new(Code::NotFound, message));
         };
         self.store.keep_model(device, Some(&model))?;
-        self.use_model(&modelling, device, &model)?;
+        self.use_model(&modelling, device, model)?;
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device).expect("a job stays until there is another");
         // Another may have been asked for meanwhile.
@@ -678,7 +694,7 @@ impl Recalibrator for Recalibrations {
     }
 
     fn reset_model(&self, device: &str) -> Result<(), Problem> {
-        let _modelling = self.lock_models()?;
+        let modelling = self.lock_models()?;
         if self.lock().jobs.get(device).is_some_and(|job| job.told.phase == Phase::Measuring) {
             let message = format!("device {device:?} is being measured; cancel that first");
             return Err(Problem::new(Code::Busy, message));
@@ -686,8 +702,7 @@ impl Recalibrator for Recalibrations {
         // An operator may have named another one until just now.
         let configured = self.tools.tenants.registry().devices().configured_model(device)?.clone();
         self.store.keep_model(device, None)?;
-        let now = self.tools.tenants.now();
-        Ok(self.tools.tenants.registry().set_model(device, configured, now)?)
+        self.use_model(&modelling, device, configured)
     }
 }
 

@@ -17,8 +17,8 @@ impl ModelStore for Live {
         self.keep_model_in(device, model, self.lock_for_change()?)
     }
 
-    fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem> {
-        self.keep_model_in(device, Some(model), self.lock())
+    fn keep_model_at_last(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem> {
+        self.keep_model_in(device, model, self.lock())
     }
 
     fn show_scratch(

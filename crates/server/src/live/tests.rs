@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use contract::ListenerId;
-use control::admin::{Code, DrainServer, Inventory, NewNamespace, RemoveListener};
+use contract::{ListenerId, Promise};
+use control::admin::{Code, DrainServer, Inventory, NewNamespace, Recalibrator, RemoveListener};
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use flash::Spec;
 use io::{Clock, TcpOptions};
-use qos::DeviceModel;
+use qos::{DeviceModel, RatePoint};
 use worker::{Access, Fences, Listeners, Namespaces, Parts};
 
 use super::files::power::{self, Fault};
@@ -22,7 +22,7 @@ use crate::interface::Chosen;
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
 use crate::places::Places;
-use crate::recalibrate::Tools;
+use crate::recalibrate::{ModelStore, Tools};
 use crate::tenancy;
 use crate::volumes::Volume;
 use crate::wait::SETTLE_MAX;
@@ -402,6 +402,27 @@ fn the_numbers_of_a_file_hold_after_a_reload_and_when_an_added_listener_goes() {
 }
 
 /// Tests the undoing of a change on a device that delivers less by now than was promised on it.
+#[test]
+fn a_measured_model_stays_stored_if_the_configured_one_does_not_fit() {
+    let live = live(&format!("{DISK}model = \"a\"\n{LISTENER}"));
+    let all = recalibrations(&live);
+    let tenants = &live.reconciler.ground.tenants;
+    let rate = RatePoint { latency_us: 1_000, mixed: 10_000_000, read_only: 10_000_000 };
+    let measured = DeviceModel::device_a().with_p99(vec![rate]).unwrap();
+    live.keep_model("disk", Some(&measured)).unwrap();
+    tenants.registry().set_model("disk", measured, tenants.now()).unwrap();
+    let stored = || live.lock().changes.models.get("disk").cloned();
+    let before = stored();
+    let slo = contract::Slo { percentile_tenths: 990, ..contract::Slo::new(1_000, 1_000, 100) };
+    tenants.register("gold", Promise::LatencyCritical(slo), None).unwrap();
+    let refused = all.reset_model("disk").unwrap_err();
+    assert!(refused.message.contains("p99"), "{}", refused.message);
+    assert!(before.is_some() && stored() == before, "{:?}", stored());
+    tenants.unregister("gold").unwrap();
+    all.reset_model("disk").unwrap();
+    assert_eq!(stored(), None);
+}
+
 #[test]
 fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     let folder = tempfile::tempdir().unwrap();

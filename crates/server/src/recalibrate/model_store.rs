@@ -10,8 +10,9 @@ pub(crate) trait ModelStore: Send + Sync {
     /// Stores a model for a device, or with `None` returns to the configured one, for an operator.
     fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
-    /// Stores a model for a device, waiting for other changes without a time limit.
-    fn keep_model_at_last(&self, device: &str, model: &DeviceModel) -> Result<(), Problem>;
+    /// Does what [`keep_model`](ModelStore::keep_model) does, but waits for other changes without a
+    /// time limit.
+    fn keep_model_at_last(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
     /// Calls `then` with the scratch namespace of a device, given by name or number, while the
     /// namespace cannot change. `None` stands for no scratch namespace. Calls `then` once, unless
