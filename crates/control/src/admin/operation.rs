@@ -86,6 +86,9 @@ pub(super) enum AnswerSchema {
 /// general meaning of the status.
 pub(super) type Meaning = (u16, &'static str);
 
+/// Maximum size of a request's body in bytes, of an operation that does not set its own.
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
+
 /// An operation: a row of the table.
 pub(super) struct Operation {
     pub(super) method: Method,
@@ -106,6 +109,7 @@ pub(super) struct Operation {
     /// `true` if the operation places data, which would be lost if the server does not store
     /// changes.
     places_data: bool,
+    /// Maximum size of the body in bytes; `None` stands for [`BODY_BYTES_MAX`].
     body_bytes_max: Option<usize>,
 }
 
@@ -169,10 +173,13 @@ impl Operation {
     ) -> Operation {
         let status = StatusCode::from_u16(self.success.0).expect("it is a status");
         let places_data = self.places_data;
+        let body_bytes_max = self.body_bytes_max.unwrap_or(BODY_BYTES_MAX);
         let handler = async move |State(api): State<Api>, request: Request| {
             let (mut parts, body) = request.into_parts();
             let call = Call::of(api, &mut parts).await?;
-            let input = I::take(Request::from_parts(parts, body)).await?;
+            let input = I::take(Request::from_parts(parts, body))
+                .await
+                .map_err(|problem| problem.with_limit(body_bytes_max))?;
             blocking(move || {
                 let done = run(&call, input);
                 let code = done.as_ref().err().map(|problem| problem.code);

@@ -256,10 +256,24 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl Problem {
+    /// Returns the problem of a body that is too large with the limit in bytes in its message, and
+    /// any other problem unchanged.
+    pub(super) fn with_limit(self, bytes_max: usize) -> Problem {
+        match self.code {
+            Code::TooLarge => {
+                let message = format!("the body is larger than {} KiB", bytes_max >> 10);
+                Problem { message, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Problem {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Problem::new(Code::TooLarge, "the body is larger than 64 KiB");
+            return Problem::new(Code::TooLarge, "the body is too large");
         }
         let message = match &rejection {
             JsonRejection::MissingJsonContentType(_) => {

@@ -7,14 +7,11 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use super::openapi;
-use super::operation::Api;
+use super::operation::{Api, BODY_BYTES_MAX};
 use super::operations::operations;
 use super::pages;
 use super::ports::ServerParts;
 use super::problem::{Code, Problem};
-
-/// Maximum size of a request's body in bytes.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Returns the router of the API, without time limits and without authentication.
 pub fn router(

@@ -294,6 +294,7 @@ fn nonsense_is_answered_with_what_to_do() {
     let api = Api::start();
     let long = format!("{{\"name\": \"{}\"}}", "x".repeat(65));
     let huge = format!("{{\"name\": \"{}\"}}", "x".repeat(70_000));
+    let batch = "x".repeat((4 << 20) + 1);
     for (method, path, body, status, words) in [
         ("POST", "/v1/tenants", "", 400, "EOF"),
         ("POST", "/v1/tenants", "{", 400, "EOF"),
@@ -301,7 +302,8 @@ fn nonsense_is_answered_with_what_to_do() {
         ("POST", "/v1/tenants", r#"{"nome": "x"}"#, 400, "unknown field `nome`"),
         ("POST", "/v1/tenants", r#"{"name": ""}"#, 400, "1 to 64 bytes"),
         ("POST", "/v1/tenants", &long, 400, "1 to 64 bytes"),
-        ("POST", "/v1/tenants", &huge, 413, "64 KiB"),
+        ("POST", "/v1/tenants", &huge, 413, "larger than 64 KiB"),
+        ("PATCH", "/v1/tenants", &batch, 413, "larger than 4096 KiB"),
         ("POST", "/v1/tenants", r#"{"name":"x","device":"tape"}"#, 422, "there are: fast, disk"),
         ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1}}"#, 400, "latency_us"),
         (
