@@ -35,8 +35,8 @@ mod table;
 mod ublk;
 
 use std::cell::OnceCell;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -106,6 +106,7 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
         print_names();
         return Ok(());
     }
+    let _claim = claim(&interop_folder())?;
     let tally = run_tests(options)?;
     let (failed, skipped) = (tally.failures.len(), tally.skipped.len());
     println!("\n{}", tally.table);
@@ -264,4 +265,36 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
 /// Returns the folder that tests write to.
 fn interop_folder() -> PathBuf {
     target_folder().join("interop")
+}
+
+/// Claims the folder of the tests' files until the returned file is closed: two runs in one folder
+/// would remove each other's files.
+fn claim(folder: &Path) -> Result<File, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(failed)?;
+    let file = File::create(folder.join("lock")).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "{}: another run of interop uses this folder: wait for its end, or set CARGO_TARGET_DIR \
+             to another one",
+            folder.display()
+        )),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::claim;
+
+    #[test]
+    fn a_folder_is_claimed_by_a_single_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let claimed = claim(folder.path()).expect("nobody else uses it");
+        let refused = claim(folder.path()).expect_err("the first run uses it");
+        assert!(refused.contains("another run"), "{refused}");
+        drop(claimed);
+        claim(folder.path()).expect("free again");
+    }
 }
