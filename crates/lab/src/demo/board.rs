@@ -30,14 +30,15 @@ impl Board {
     /// Shows the latest results, with `when` beside the title.
     pub(super) fn show(&mut self, got: &[Got], when: &str) {
         if self.is_live {
-            let text = table(self.part, got, when, self.style);
+            let text = table(self.part, got, when, true, self.style);
             self.draw(&text);
         }
     }
 
-    /// Prints the table of the whole part, with a line below.
-    pub(super) fn finish(&mut self, got: &[Got], below: &str) {
-        let text = table(self.part, got, "", self.style);
+    /// Prints the table of the whole part, with a line below. With `is_judged` false, no promise is
+    /// called broken.
+    pub(super) fn finish(&mut self, got: &[Got], is_judged: bool, below: &str) {
+        let text = table(self.part, got, "", is_judged, self.style);
         self.draw(&text);
         let line = if below.is_empty() { String::new() } else { format!("  {below}\n") };
         outln!("{}", self.style.dim(&line).trim_end_matches('\n'));
@@ -60,7 +61,7 @@ impl Board {
 }
 
 /// Returns the title, and the tenants under headings.
-fn table(part: Part, got: &[Got], when: &str, style: Style) -> String {
+fn table(part: Part, got: &[Got], when: &str, is_judged: bool, style: Style) -> String {
     let headings = ["", "reads", "IOPS", "promised", "p95", "promised", "tokens/s", ""];
     let mut rows: Vec<Vec<String>> = vec![headings.map(str::to_owned).to_vec()];
     for (tenant, got) in TENANTS.iter().zip(got) {
@@ -69,6 +70,7 @@ fn table(part: Part, got: &[Got], when: &str, style: Style) -> String {
         let verdict = match slo {
             None => String::new(),
             Some(slo) if got.meets(slo, part.share(tenant.name)) => "kept".to_owned(),
+            Some(_) if !is_judged => "not judged".to_owned(),
             Some(_) => "BROKEN".to_owned(),
         };
         rows.push(vec![
@@ -109,12 +111,15 @@ mod tests {
         let broken = Got { p95_nanos: 9e6, ..kept };
         let got = [kept, broken, kept, kept];
         assert!(!part.is_kept(&got) && part.is_kept(&[kept; 4]));
-        let text = table(part, &got, "", Style::PLAIN);
+        let text = table(part, &got, "", true, Style::PLAIN);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[2].contains("120 000") && lines[2].contains("449 µs"), "{text}");
         assert!(lines[2].ends_with("kept") && lines[3].ends_with("BROKEN"), "{text}");
         assert!(lines[4].contains("best effort"), "{text}");
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+        let text = table(part, &got, "", false, Style::PLAIN);
+        assert!(text.contains("kept") && text.contains("not judged"), "{text}");
+        assert!(!text.contains("BROKEN"), "{text}");
     }
 }

@@ -111,7 +111,7 @@ fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<
     let (got, verdicts, taken) = (seconds.got(), seconds.verdicts(), seconds.taken());
     let played = Played { part, got, verdicts, taken };
     if let Some(board) = &mut board {
-        board.finish(&played.got, &played.by_second());
+        board.finish(&played.got, played.is_judged(), &played.by_second());
     }
     Ok(played)
 }
@@ -119,6 +119,12 @@ fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<
 impl Played {
     fn count(&self, verdict: Verdict) -> usize {
         self.verdicts.iter().filter(|other| **other == verdict).count()
+    }
+
+    /// Returns false if too many seconds of a part with promises were the machine's.
+    fn is_judged(&self) -> bool {
+        let most = NOT_JUDGED_MOST * self.verdicts.len() as f64;
+        !self.part.is_scheduled || self.count(Verdict::NotJudged) as f64 <= most
     }
 
     fn tokens(&self) -> f64 {

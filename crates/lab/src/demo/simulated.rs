@@ -39,7 +39,7 @@ fn play_part(part: Part) -> bool {
         }
     });
     let got = shown(&got);
-    board.finish(&got, "");
+    board.finish(&got, true, "");
     !part.is_scheduled || part.is_kept(&got)
 }
 
