@@ -212,11 +212,9 @@ fn connect(line: &[Word]) -> Result<(), String> {
     let word = |word: &Word| match word {
         Word::Plain(text) => Ok(text.clone()),
         Word::Secret(file) => {
-            let text = fs::read_to_string(file);
-            let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-            let key = text.trim();
-            Secret::parse(key).map_err(|e| format!("the key of {} is {e}", file.display()))?;
-            Ok(key.to_owned())
+            let key = server::credentials::read_secret(file)?.trim().to_owned();
+            Secret::parse(&key).map_err(|e| format!("the key of {} is {e}", file.display()))?;
+            Ok(key)
         }
     };
     let words = line.iter().map(word).collect::<Result<Vec<String>, String>>()?;

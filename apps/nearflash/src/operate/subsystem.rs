@@ -298,7 +298,9 @@ impl HostCommand {
 }
 
 fn read_key(path: &Path) -> Result<String, Failure> {
-    Ok(read_text(path)?.trim().to_owned())
+    let is_input = path.as_os_str() == "-";
+    let text = if is_input { read_text(path) } else { server::credentials::read_secret(path) };
+    Ok(text?.trim().to_owned())
 }
 
 fn show_host(host: &HostStatus) -> String {

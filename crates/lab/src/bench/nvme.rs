@@ -3,7 +3,6 @@
 //!
 //! Keys come from files or the environment, never from the command line, which all users can read.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use client::nvme::{
@@ -17,6 +16,7 @@ use super::door::{self, Door, News};
 use super::problem::Problem;
 use super::survey::hint;
 use flash::size_text;
+use server::credentials::read_secret;
 use server::host_identity::HostIdentity;
 use server::listen::{Protocol, url};
 
@@ -188,11 +188,7 @@ impl Door for NvmeDoor {
 /// Reads a key from a file or from the environment. Errors never contain the key.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, String> {
     let (text, place) = match (file, std::env::var(variable)) {
-        (Some(file), _) => {
-            let text = fs::read_to_string(file);
-            let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-            (text, file.display().to_string())
-        }
+        (Some(file), _) => (read_secret(file)?, file.display().to_string()),
         (None, Ok(text)) if !text.is_empty() => (text, variable.to_owned()),
         (None, _) => return Ok(None),
     };

@@ -1,6 +1,7 @@
 //! In-band authentication by the Linux kernel's host.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::super::{Context, Verdict};
 use super::{Pair, Plan, provide};
@@ -84,7 +85,9 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     pair.target.restart()?;
     replaced(&mut pair, first, second)?;
     let file = context.folder.join("key");
-    fs::write(&file, first).map_err(|error| format!("{}: {error}", file.display()))?;
+    let written = fs::write(&file, first)
+        .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o600)));
+    written.map_err(|error| format!("{}: {error}", file.display()))?;
     pair.target.operate(&["host", "key", HOST, &file.display().to_string()])?;
     // A connected host authenticates again only at its next connection.
     pair.must(READ)?;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, await_load, free_port, loading};
+use crate::support::{Launch, Server, await_load, free_port, loading, write_with};
 use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -127,7 +127,7 @@ fn keys_come_from_files_or_the_environment() {
     let directory = tempfile::tempdir().expect("there is room");
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
-        std::fs::write(&path, format!("{text}\n")).expect("it can be written");
+        write_with(&path, &format!("{text}\n"), 0o600);
         path.display().to_string()
     };
     let (own, wrong) = (file("own", KEY), file("wrong", KEY));
@@ -136,6 +136,9 @@ fn keys_come_from_files_or_the_environment() {
     assert_eq!(json(&format!("{both} {controller}"), &[])["errors"], 0);
     let said = refused(&format!("{both} {wrong}"), &[]);
     assert!(said.contains("the server did not prove"), "{said}");
+    write_with(&directory.path().join("wrong"), KEY, 0o644);
+    let said = refused(&format!("{both} {wrong}"), &[]);
+    assert!(said.contains("others may read"), "{said}");
     let environment = [("NEARFLASH_NVME_KEY", KEY)];
     assert_eq!(json(&friend, &environment)["errors"], 0);
 }

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use crate::support::{Launch, NvmeQueue, Operator, PATIENCE, Server, V2, host_nqn, wait_until};
+use crate::support::{
+    Launch, NvmeQueue, Operator, PATIENCE, Server, V2, host_nqn, wait_until, write_with,
+};
 use serde_json::{Value, json};
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
@@ -90,7 +92,7 @@ fn who_ended_which_connection_is_kept() {
 #[test]
 fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
     let audited = Audited::start_after("true");
-    std::fs::write(audited.path("key"), KEY).unwrap();
+    write_with(&audited.path("key"), KEY, 0o600);
     let key = audited.path("key").display().to_string();
     audited.told(&["tenant", "add", "gold"]);
     audited.refused(&["tenant", "add", "gold"]);

@@ -1,7 +1,9 @@
 //! Tests of a server's state as a document: exported, imported into another server, running or not,
 //! and imported back.
 
-use crate::support::{NvmeQueue, Operator, Place, SUBSYSTEM, V2, complaint, host_nqn, nearflash};
+use crate::support::{
+    NvmeQueue, Operator, Place, SUBSYSTEM, V2, complaint, host_nqn, nearflash, write_with,
+};
 
 /// The listeners in the configuration of these servers.
 const LISTENERS: &str = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
@@ -65,7 +67,7 @@ fn source() -> Place {
     let place = Place::new();
     place.configure("[[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"4MiB\"\n");
     let key = place.path("key");
-    std::fs::write(&key, KEY).unwrap();
+    write_with(&key, KEY, 0o600);
     let key = key.display().to_string();
     let server = place.configured().start();
     place.told(&["namespace", "add", "logs", "1MiB"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{
     Dice, Launch, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, complaint, host_nqn,
-    kills, pattern, subsystem, wait_until, words,
+    kills, pattern, subsystem, wait_until, words, write_with,
 };
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
@@ -154,7 +154,7 @@ fn the_key_before_goes_on_until_its_overlap_ends() {
     const NEXT: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
     let (place, mut server) = started();
     let file = |name: &str, key: &str| {
-        std::fs::write(place.path(name), key).unwrap();
+        write_with(&place.path(name), key, 0o600);
         place.path(name).display().to_string()
     };
     let (first, next, host) = (file("first", KEY), file("next", NEXT), host_nqn(1));
@@ -181,15 +181,22 @@ fn the_key_before_goes_on_until_its_overlap_ends() {
 fn keys_are_kept_and_never_shown() {
     let (place, mut server) = started();
     let at = server.listener(0);
-    std::fs::write(place.path("key"), KEY).unwrap();
+    write_with(&place.path("key"), KEY, 0o600);
     let key = place.path("key").display().to_string();
     NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
     place.told(&["host", "add", &host_nqn(1)]);
     place.told(&["host", "key", &host_nqn(1), &key]);
     // Whoever has a key has to prove it: nothing else is served.
     assert!(NvmeQueue::admin(at, 1, SUBSYSTEM).is_err());
-    let said = place.refused(&["host", "key", &host_nqn(2), "/etc/hostname"]);
-    assert!(said.contains("key"), "{said}");
+    let file = place.path("none");
+    let none = file.display().to_string();
+    write_with(&file, "none", 0o600);
+    let said = place.refused(&["host", "key", &host_nqn(2), &none]);
+    assert!(said.contains("its key is not of the form"), "{said}");
+    write_with(&file, KEY, 0o640);
+    let said = place.refused(&["host", "key", &host_nqn(2), &none])
+        + &place.refused(&["host", "add", &host_nqn(3), "--key", &none]);
+    assert_eq!(said.matches("others may read").count(), 2, "{said}");
     let listed = place.told(&["host", "list", "--json"]) + &place.told(&["host", "list"]);
     let secret = &KEY[10..30];
     assert!(!listed.contains(secret) && !server.log().contains(secret), "{listed}");

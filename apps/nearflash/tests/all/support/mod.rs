@@ -26,7 +26,7 @@ pub(crate) use nbd::Nbd;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};
-pub(crate) use place::{Place, Running, SUBSYSTEM, open_folder, subsystem};
+pub(crate) use place::{Place, Running, SUBSYSTEM, open_folder, subsystem, write_with};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Begun, Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};
