@@ -1,5 +1,7 @@
 //! The one clock: monotonic nanoseconds.
 
+use std::time::Duration;
+
 use contract::Instant;
 
 /// Reads the monotonic clock. The outer loop reads it once a turn; the code within a turn does not.
@@ -36,6 +38,12 @@ impl Clock {
     pub fn now(&self) -> Instant {
         Clock::now_since(self.origin)
     }
+}
+
+/// Returns the time of day, as time since 1970. It may jump; nothing is measured by it.
+pub fn since_1970() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)
 }
 
 fn machine_nanos() -> u64 {

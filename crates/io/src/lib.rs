@@ -15,6 +15,7 @@ pub mod device;
 mod endpoint;
 mod epoll;
 mod error;
+pub mod fuse;
 mod lent;
 mod link;
 mod listen;
@@ -43,7 +44,7 @@ mod waker;
 
 pub use account::{ThreadAccount, Waits};
 pub use arena::{Arena, carve};
-pub use clock::Clock;
+pub use clock::{Clock, since_1970};
 pub use cpu::{check_cpu, keep_off_cpus, lower_priority, pin_to_cpu, raise_descriptor_limit};
 pub use endpoint::{Endpoint, UnixPath};
 pub use epoll::EpollReactor;

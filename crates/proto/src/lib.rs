@@ -12,6 +12,7 @@ extern crate std;
 
 mod carry;
 mod crc32c;
+pub mod fuse;
 pub mod nbd;
 pub mod nvme;
 pub mod nvme_tcp;

@@ -9,6 +9,7 @@
 #[macro_use]
 mod layout;
 
+pub mod fuse;
 pub mod nbd;
 pub mod nvme;
 pub mod nvme_tcp;

@@ -1,0 +1,101 @@
+//! The agreement on version and capabilities, which the first request asks for.
+
+use wire::fuse::{Errno, InitOut, MAJOR, MINOR_MAX, MINOR_MIN, PAGE_BYTES, capability};
+
+use super::reply::Head;
+use super::request::Greeting;
+
+/// Pages of the largest request.
+pub const PAGES_MAX: u16 = 256;
+
+/// The largest write in bytes: 1 MiB.
+pub const WRITE_BYTES_MAX: u32 = PAGES_MAX as u32 * PAGE_BYTES as u32;
+
+/// Requests without a waiter, such as read-ahead, that the kernel has in flight at most.
+pub const BACKGROUND_MAX: u16 = 64;
+
+/// Capabilities that the program has. The kernel's cache keeps no written page that the program has
+/// not: what was acknowledged to a writer is the program's. It does not look for changes beneath
+/// either, since nobody but the kernel makes any. Access control lists are not kept.
+const CAPABILITIES: u64 = capability::ASYNC_READ
+    | capability::BIG_WRITES
+    | capability::DO_READDIRPLUS
+    | capability::READDIRPLUS_AUTO
+    | capability::ASYNC_DIO
+    | capability::PARALLEL_DIROPS
+    | capability::MAX_PAGES
+    | capability::CACHE_SYMLINKS
+    | capability::HANDLE_KILLPRIV_V2
+    | capability::INIT_EXT
+    | capability::DIRECT_IO_ALLOW_MMAP;
+
+/// The version and the capabilities that both ends have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// The minor version.
+    pub minor: u32,
+    /// The capabilities, of [`capability`].
+    pub capabilities: u64,
+    /// The largest read-ahead in bytes.
+    pub readahead_max: u32,
+}
+
+impl Agreement {
+    /// Returns the agreement with a kernel that greets so; `None` if it has to greet anew with our
+    /// major version, which [`reply`](Agreement::reply_other_major) tells it.
+    ///
+    /// # Errors
+    /// `EPROTO` if the kernel is older than version 7.31, or cannot do what is needed.
+    pub fn with(greeting: &Greeting) -> Result<Option<Agreement>, Errno> {
+        if greeting.major > MAJOR {
+            return Ok(None);
+        }
+        if greeting.major < MAJOR || greeting.minor < MINOR_MIN {
+            return Err(Errno::PROTO);
+        }
+        let capabilities = greeting.capabilities & CAPABILITIES;
+        if capabilities & capability::MAX_PAGES == 0 {
+            return Err(Errno::PROTO);
+        }
+        Ok(Some(Agreement {
+            minor: greeting.minor.min(MINOR_MAX),
+            capabilities,
+            readahead_max: greeting.readahead_max,
+        }))
+    }
+
+    /// Returns `true` if the kernel has the [`capability`].
+    #[must_use]
+    pub fn has(&self, capability: u64) -> bool {
+        self.capabilities & capability == capability
+    }
+
+    /// Returns the reply to the greeting.
+    #[must_use]
+    pub fn reply(&self, unique: u64) -> Head {
+        Head::of(
+            unique,
+            &InitOut {
+                major: MAJOR.into(),
+                minor: self.minor.into(),
+                readahead_max: self.readahead_max.into(),
+                flags: (self.capabilities as u32).into(),
+                background_max: BACKGROUND_MAX.into(),
+                congestion: (BACKGROUND_MAX / 4 * 3).into(),
+                write_max: WRITE_BYTES_MAX.into(),
+                time_granularity_ns: 1.into(),
+                pages_max: PAGES_MAX.into(),
+                map_alignment: 0.into(),
+                flags2: ((self.capabilities >> 32) as u32).into(),
+                unused: [0.into(); 7],
+            },
+        )
+    }
+
+    /// Returns the reply to a kernel of a later major version.
+    #[must_use]
+    pub fn reply_other_major(unique: u64) -> Head {
+        let ours = Agreement { minor: MINOR_MAX, capabilities: 0, readahead_max: 0 };
+        ours.reply(unique)
+    }
+}

@@ -1,0 +1,23 @@
+//! The program's end of the kernel's interface for file systems (FUSE, versions 7.31 and later):
+//! requests parsed, replies written, and the agreement on version and capabilities.
+//!
+//! Each request is one message of the kernel, and each reply one message to it. So there is no state
+//! beside the agreement, and nothing to gather.
+//!
+//! Deliberately left out: the device file, what the operations do, locks (the kernel keeps them),
+//! and requests of file systems that asked for more than [`Agreement`] does.
+
+mod agreement;
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use agreement::{Agreement, BACKGROUND_MAX, PAGES_MAX, WRITE_BYTES_MAX};
+pub use reply::{
+    Attributes, Entry, Head, Listing, Opened, Sizes, Span, inode_changed, no_such_name,
+};
+pub use request::{
+    Caller, Changes, Forgets, Greeting, HEAD_BYTES, Mistake, NAME_BYTES_MAX, Operation, Request,
+    Time, TimeOr, is_write, parse,
+};
