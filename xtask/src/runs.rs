@@ -14,7 +14,8 @@ use xtask::shell;
 const SIM_PACKAGE: &str = "nearflash-sim";
 
 /// The packages and the test programs that have fuzz targets.
-const FUZZED: [(&str, &str); 2] = [("nearflash-proto", "all"), ("nearflash-packets", "all")];
+const FUZZED: [(&str, &str); 3] =
+    [("nearflash-proto", "all"), ("nearflash-packets", "all"), ("nearflash-contigfs", "all")];
 
 /// The word that chooses the fuzz targets among the tests of their program.
 pub(crate) const FUZZ: &str = "fuzz_";

@@ -41,6 +41,7 @@ const SOAKS: &[Soak] = &[
     Soak { name: "fuzz", about: "Each fuzz target for an hour.", commands: &[
         (&[("FUZZ_SECONDS", "3600")], "test --release --package nearflash-proto --test all fuzz_"),
         (&[("FUZZ_SECONDS", "3600")], "test --release --package nearflash-packets --test all fuzz_"),
+        (&[("FUZZ_SECONDS", "3600")], "test --release --package nearflash-contigfs --test all fuzz_"),
     ] },
     Soak { name: "kills", about: "A thousand kills amid changes, and the tests of killed servers, at full length.", commands: &[
         (&[("NEARFLASH_KILLS", "1000")], "test --release --package nearflash-cli --test all kills:: -- --test-threads 1 --show-output"),

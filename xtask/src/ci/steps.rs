@@ -45,7 +45,7 @@ pub(super) const ALL_WORLDS: u64 = 1000;
 const FUZZ_SECONDS: &str = "5";
 
 /// The packages with fuzz targets, and that of the program.
-const FUZZED: [&str; 2] = ["crates/proto", "crates/packets"];
+const FUZZED: [&str; 3] = ["crates/proto", "crates/packets", "crates/contigfs"];
 pub(super) const APP: &str = "apps/nearflash";
 
 /// The tests of sockets that a short run repeats over epoll; a full one repeats all.

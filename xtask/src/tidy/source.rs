@@ -5,7 +5,7 @@ use syn::{AttrStyle, Attribute, Meta};
 use super::tree::{File, Tree};
 
 /// The crates that only compute on values. System calls must not compile in them.
-const PURE: [&str; 7] = ["contract", "wire", "proto", "qos", "flash", "ftl", "packets"];
+const PURE: [&str; 8] = ["contract", "wire", "proto", "qos", "flash", "ftl", "contigfs", "packets"];
 
 /// The folders in which clocks may be read: the outer loop's crate, the simulated world's driver,
 /// and programs.

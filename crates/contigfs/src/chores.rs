@@ -1,0 +1,102 @@
+//! Discards and zeroes that follow commits, and what follows them.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::buddy::Place;
+use crate::words::{Chore, Ino, Work};
+
+/// The thing for which work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// An inode: a truncated file, or one that is to be removed.
+    Inode(Ino),
+    /// The place from which an inode's data moved, or to which they did not.
+    Other(Ino),
+    /// A cleared page of the pool.
+    Pool(u32),
+}
+
+/// A consequence of a durable commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Work is done for an owner.
+    Work(Owner, Work),
+    /// An inode without names and users is taken apart.
+    Condemn(Ino),
+    /// A clean place is free again.
+    Free(Place),
+    /// A file's data have moved.
+    Landed(Ino),
+}
+
+/// The chores.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    next: u64,
+    queue: VecDeque<Chore>,
+    owners: BTreeMap<u64, Owner>,
+    /// Chores of each inode, queued or under way or waiting for their commit.
+    pending: BTreeMap<Ino, u32>,
+    /// Deeds by the commit that they wait for.
+    waiting: BTreeMap<u64, Vec<Deed>>,
+}
+
+impl Chores {
+    /// Notes a deed that waits for a commit.
+    pub(crate) fn after(&mut self, commit: u64, deed: Deed) {
+        if let Deed::Work(Owner::Inode(ino), _) = deed {
+            *self.pending.entry(ino).or_default() += 1;
+        }
+        self.waiting.entry(commit).or_default().push(deed);
+    }
+
+    /// Takes the deeds of all commits up to `durable`.
+    pub(crate) fn ripe(&mut self, durable: u64) -> Vec<Deed> {
+        let later = self.waiting.split_off(&(durable + 1));
+        core::mem::replace(&mut self.waiting, later).into_values().flatten().collect()
+    }
+
+    /// Queues work whose commit is durable.
+    pub(crate) fn queue(&mut self, owner: Owner, work: Work) {
+        self.next += 1;
+        self.owners.insert(self.next, owner);
+        self.queue.push_back(Chore { number: self.next, work });
+    }
+
+    /// Counts work of an inode that is about to be queued without waiting for a commit.
+    pub(crate) fn count(&mut self, ino: Ino) {
+        *self.pending.entry(ino).or_default() += 1;
+    }
+
+    /// Takes the next chore.
+    pub(crate) fn take(&mut self) -> Option<Chore> {
+        self.queue.pop_front()
+    }
+
+    /// Ends a chore, and returns its owner.
+    ///
+    /// # Panics
+    /// Panics if there is no such chore.
+    pub(crate) fn ended(&mut self, number: u64) -> Owner {
+        let owner = self.owners.remove(&number).expect("the chore was taken");
+        if let Owner::Inode(ino) = owner {
+            let left = self.pending.get_mut(&ino).expect("the chore was counted");
+            *left -= 1;
+            if *left == 0 {
+                self.pending.remove(&ino);
+            }
+        }
+        owner
+    }
+
+    /// Returns `true` if an inode has chores.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.pending.contains_key(&ino)
+    }
+
+    /// Returns `true` if no chore is queued or under way, and nothing waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.owners.is_empty() && self.waiting.is_empty()
+    }
+}

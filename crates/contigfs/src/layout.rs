@@ -1,0 +1,440 @@
+//! The structures on the media: superblock, inodes, pages of the pool. All are little-endian, and
+//! all have a CRC-32C.
+//!
+//! | structure | bytes | place |
+//! |---|---|---|
+//! | [`Superblock`] | 4 096 | pages 0 and 1, equal |
+//! | [`InodeRecord`] | 128, 32 a page | the table, from page 2 on, by number |
+//! | [`PoolHead`] and content | 4 096 | the pool, behind the table, in any order |
+//!
+//! Files lie behind the pool, in chunks of 4 MiB. A page that was never written reads as zeroes: an
+//! inode that was never used, or a free page of the pool.
+//!
+//! Deliberately left out: the entries of directories (`directory`) and of attributes (`blob`) in
+//! the pages of the pool.
+
+use core::mem::{offset_of, size_of};
+
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::words::Time;
+
+/// Size of a page in bytes.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Pages of a chunk, the unit of places for files: 4 MiB.
+pub const CHUNK_PAGES: u64 = 1024;
+
+/// Bytes of a chunk.
+pub const CHUNK_BYTES: u64 = CHUNK_PAGES * PAGE_BYTES as u64;
+
+/// The largest order of a place: 16 TiB.
+pub const ORDER_MAX: u8 = 22;
+
+/// The version of the format that this crate reads and writes.
+pub const VERSION: u16 = 1;
+
+/// The first bytes of a superblock.
+pub const MAGIC: [u8; 8] = *b"nfcfs001";
+
+/// Inodes of a page of the table.
+pub const INODES_PER_PAGE: u32 = (PAGE_BYTES / size_of::<InodeRecord>()) as u32;
+
+/// First page of the table.
+pub const TABLE_START: u64 = 2;
+
+/// Bytes of a page of the pool behind its head.
+pub const CONTENT_BYTES: usize = PAGE_BYTES - size_of::<PoolHead>();
+
+/// Flag of an inode: data may lie in its place beyond its size. A mount discards it.
+pub const FLAG_EXTENDING: u32 = 1;
+
+/// The description of a file system.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: U16,
+    /// Zero.
+    pub reserved: [u8; 6],
+    /// The file system's identity.
+    pub uuid: [u8; 16],
+    /// Pages of virtual space.
+    pub pages: U64,
+    /// Numbers of inodes: 0 is none, 1 is the root directory.
+    pub inodes: U32,
+    /// Pages of the pool.
+    pub pool_pages: U32,
+    /// The order of a new file's place.
+    pub order: u8,
+    /// Zero.
+    pub rest: [u8; 4043],
+    /// CRC-32C of all bytes before.
+    pub crc: U32,
+}
+
+/// A point of time.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct TimeRecord {
+    /// Seconds since 1970.
+    pub seconds: I64,
+    /// Nanoseconds.
+    pub nanos: U32,
+}
+
+/// The times of an inode.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct TimesRecord {
+    /// Last access.
+    pub atime: TimeRecord,
+    /// Last change of the content.
+    pub mtime: TimeRecord,
+    /// Last change.
+    pub ctime: TimeRecord,
+    /// Creation.
+    pub birth: TimeRecord,
+}
+
+/// A place in virtual space.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct PlaceRecord {
+    /// First chunk.
+    pub chunk: U32,
+    /// Zero for no place, otherwise one more than the order: 2^order chunks.
+    pub order_next: u8,
+}
+
+/// An inode. All zeroes: never used. A mode of zero: free. Names of zero: to be removed.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct InodeRecord {
+    /// Number of the use of this inode.
+    pub generation: U32,
+    /// Type and permissions; zero if the inode is free.
+    pub mode: U32,
+    /// The owner.
+    pub uid: U32,
+    /// The owner's group.
+    pub gid: U32,
+    /// Number of names.
+    pub nlink: U32,
+    /// [`FLAG_EXTENDING`].
+    pub flags: U32,
+    /// Number of a device.
+    pub rdev: U32,
+    /// The directory that has this directory.
+    pub parent: U32,
+    /// Bytes.
+    pub size: U64,
+    /// Pages of the pool that belong to the inode.
+    pub pool_pages: U32,
+    /// Times.
+    pub times: TimesRecord,
+    /// The place of the data.
+    pub place: PlaceRecord,
+    /// A place whose content is to be discarded: one to which the data moves, or from which they
+    /// moved.
+    pub other: PlaceRecord,
+    /// Zero.
+    pub reserved: [u8; 22],
+    /// CRC-32C of all bytes before.
+    pub crc: U32,
+}
+
+/// The head of a page of the pool.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PoolHead {
+    /// The use: [`Use`]. Zero if the page is free.
+    pub kind: u8,
+    /// Zero.
+    pub reserved: u8,
+    /// Bytes of content, for attributes and targets.
+    pub bytes: U16,
+    /// The inode.
+    pub owner: U32,
+    /// The inode's generation.
+    pub generation: U32,
+    /// Number of the page among those of the inode and the use.
+    pub index: U32,
+    /// Zero.
+    pub rest: U32,
+    /// CRC-32C of the page's other bytes.
+    pub crc: U32,
+}
+
+/// The use of a page of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Use {
+    /// Entries of a directory.
+    Directory = 1,
+    /// Extended attributes.
+    Xattrs = 2,
+    /// The target of a symbolic link.
+    Target = 3,
+}
+
+const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES);
+const _: () = assert!(size_of::<TimeRecord>() == 12);
+const _: () = assert!(size_of::<PlaceRecord>() == 5);
+const _: () = assert!(size_of::<InodeRecord>() == 128);
+const _: () = assert!(size_of::<PoolHead>() == 24);
+const _: () = assert!(CONTENT_BYTES.is_multiple_of(8));
+
+/// Returns the CRC-32C of `bytes`.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// The result of reading a page that should hold a superblock.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<T> {
+    /// A sound structure.
+    Sound(T),
+    /// Ours, of a version of the format that this crate cannot read.
+    Version(u16),
+    /// The page is damaged.
+    Damaged,
+    /// The page holds nothing of this format.
+    Nothing,
+}
+
+impl Superblock {
+    /// Reads a page.
+    pub fn decode(page: &[u8]) -> Found<Superblock> {
+        let Ok(block) = Superblock::read_from_bytes(page) else { return Found::Nothing };
+        if block.magic != MAGIC {
+            return Found::Nothing;
+        }
+        let crc_at = offset_of!(Superblock, crc);
+        match block.version.get() {
+            _ if block.crc.get() != checksum(&page[..crc_at]) => Found::Damaged,
+            VERSION => Found::Sound(block),
+            other => Found::Version(other),
+        }
+    }
+
+    /// Writes the superblock with its checksum into `page`.
+    pub fn encode(&self, page: &mut [u8]) {
+        page.copy_from_slice(self.as_bytes());
+        let crc_at = offset_of!(Superblock, crc);
+        let crc = checksum(&page[..crc_at]);
+        page[crc_at..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+impl From<Time> for TimeRecord {
+    fn from(time: Time) -> TimeRecord {
+        TimeRecord { seconds: time.seconds.into(), nanos: time.nanos.into() }
+    }
+}
+
+impl From<TimeRecord> for Time {
+    fn from(record: TimeRecord) -> Time {
+        Time { seconds: record.seconds.get(), nanos: record.nanos.get() }
+    }
+}
+
+/// The state of an inode's record on the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Never used.
+    Fresh,
+    /// Free, used before.
+    Free,
+    /// In use.
+    Used,
+    /// The checksum is wrong.
+    Damaged,
+}
+
+impl InodeRecord {
+    /// Returns a record of zeroes.
+    pub fn empty() -> InodeRecord {
+        InodeRecord::new_zeroed()
+    }
+
+    /// Judges a record as it was read.
+    pub fn judge(&self) -> Slot {
+        let bytes = self.as_bytes();
+        if bytes.iter().all(|byte| *byte == 0) {
+            Slot::Fresh
+        } else if self.crc.get() != checksum(&bytes[..offset_of!(InodeRecord, crc)]) {
+            Slot::Damaged
+        } else if self.mode.get() == 0 {
+            Slot::Free
+        } else {
+            Slot::Used
+        }
+    }
+
+    /// Sets the checksum, unless the record was never used.
+    fn seal(&mut self) {
+        if self.generation.get() != 0 {
+            self.crc = checksum(&self.as_bytes()[..offset_of!(InodeRecord, crc)]).into();
+        }
+    }
+}
+
+/// Returns the inodes of a page of the table.
+pub fn inodes(page: &[u8; PAGE_BYTES]) -> &[InodeRecord; INODES_PER_PAGE as usize] {
+    zerocopy::transmute_ref!(page)
+}
+
+/// Returns the inodes of a page of the table, to be changed.
+pub fn inodes_mut(page: &mut [u8; PAGE_BYTES]) -> &mut [InodeRecord; INODES_PER_PAGE as usize] {
+    zerocopy::transmute_mut!(page)
+}
+
+/// Sets the checksums of a page of the table.
+pub fn seal_inodes(page: &mut [u8; PAGE_BYTES]) {
+    for record in inodes_mut(page) {
+        record.seal();
+    }
+}
+
+impl Use {
+    /// Returns the use with a number.
+    pub fn of(kind: u8) -> Option<Use> {
+        [Use::Directory, Use::Xattrs, Use::Target].into_iter().find(|one| *one as u8 == kind)
+    }
+}
+
+/// Returns the head of a page of the pool.
+pub fn pool_head(page: &[u8; PAGE_BYTES]) -> PoolHead {
+    let (head, _) = PoolHead::read_from_prefix(page).expect("a page is longer than a head");
+    head
+}
+
+/// Writes the head of a page of the pool.
+pub fn set_pool_head(page: &mut [u8; PAGE_BYTES], head: &PoolHead) {
+    page[..size_of::<PoolHead>()].copy_from_slice(head.as_bytes());
+}
+
+fn pool_checksum(page: &[u8; PAGE_BYTES]) -> u32 {
+    let at = offset_of!(PoolHead, crc);
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    digest.update(&page[..at]);
+    digest.update(&page[at + 4..]);
+    digest.finalize() as u32
+}
+
+/// Sets the checksum of a page of the pool, unless the page is free.
+pub fn seal_pool(page: &mut [u8; PAGE_BYTES]) {
+    if page[0] != 0 {
+        let (crc, at) = (pool_checksum(page), offset_of!(PoolHead, crc));
+        page[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Returns `true` if the page of the pool matches its checksum.
+pub fn is_sound_pool(page: &[u8; PAGE_BYTES]) -> bool {
+    pool_head(page).crc.get() == pool_checksum(page)
+}
+
+/// The sizes of a file system, and the places of its parts in virtual space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Pages of virtual space.
+    pub pages: u64,
+    /// Numbers of inodes.
+    pub inodes: u32,
+    /// Pages of the pool.
+    pub pool_pages: u32,
+    /// The order of a new file's place.
+    pub order: u8,
+}
+
+impl Geometry {
+    /// Returns the geometry in a superblock, if its parts fit into its pages.
+    pub fn of(block: &Superblock) -> Option<Geometry> {
+        let geometry = Geometry {
+            pages: block.pages.get(),
+            inodes: block.inodes.get(),
+            pool_pages: block.pool_pages.get(),
+            order: block.order,
+        };
+        geometry.is_sound().then_some(geometry)
+    }
+
+    /// Returns `true` if all parts fit into the pages, with room for a chunk of data.
+    pub fn is_sound(&self) -> bool {
+        self.pages < 1 << 40
+            && self.inodes >= 2 * INODES_PER_PAGE
+            && self.inodes.is_multiple_of(INODES_PER_PAGE)
+            && self.pool_pages >= 16
+            && self.order <= ORDER_MAX
+            && self.data_start() + CHUNK_PAGES <= self.pages
+    }
+
+    /// Returns the page of the table with an inode, and the inode's place there.
+    pub fn inode(&self, ino: u32) -> (u64, usize) {
+        let page = TABLE_START + u64::from(ino / INODES_PER_PAGE);
+        (page, (ino % INODES_PER_PAGE) as usize)
+    }
+
+    /// Returns the first page of the pool.
+    pub fn pool_start(&self) -> u64 {
+        TABLE_START + u64::from(self.inodes / INODES_PER_PAGE)
+    }
+
+    /// Returns the first page of data.
+    pub fn data_start(&self) -> u64 {
+        (self.pool_start() + u64::from(self.pool_pages)).next_multiple_of(CHUNK_PAGES)
+    }
+
+    /// Returns the number of chunks for data.
+    pub fn chunks(&self) -> u32 {
+        ((self.pages - self.data_start()) / CHUNK_PAGES).try_into().unwrap_or(u32::MAX)
+    }
+
+    /// Returns the first page of a chunk.
+    pub fn chunk_page(&self, chunk: u32) -> u64 {
+        self.data_start() + u64::from(chunk) * CHUNK_PAGES
+    }
+}

@@ -1,0 +1,383 @@
+//! The place of data: reads, writes, sizes, and moves to larger places.
+//!
+//! Data beyond the size of a file read as zeroes when the file grows. So an inode is flagged, and
+//! the flag durable, before data lie beyond its size; a place is the inode's, and durable, before
+//! data lie in it; and what was cut off is discarded before the file grows again.
+
+use super::answer::Outcome;
+use crate::buddy::{Place, order_for};
+use crate::chores::{Deed, Owner};
+use crate::errno::Errno;
+use crate::layout::{CHUNK_BYTES, FLAG_EXTENDING, PAGE_BYTES};
+use crate::state::{Moving, State, Stop, discard};
+use crate::words::{Answer, Ino, Move, Placed, S_IFDIR, S_IFMT, S_IFREG, Seek, Time, Until, Work};
+
+/// A file grows into a place for this many times its size.
+const GENEROSITY: u64 = 4;
+
+/// An offset and a number of bytes.
+type Range = (u64, u64);
+
+/// Checks that a file of this size could have a place.
+pub(super) fn check_size(state: &State, size: u64) -> Result<(), Errno> {
+    let most = CHUNK_BYTES << state.space.chunks().ilog2();
+    if size > most { Err(Errno::FBIG) } else { Ok(()) }
+}
+
+/// Checks that an inode is a regular file.
+fn regular(state: &State, ino: Ino) -> Result<(), Errno> {
+    match state.find(ino)?.mode.get() & S_IFMT {
+        S_IFREG => Ok(()),
+        S_IFDIR => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Returns the end of a range that may be written.
+fn end_of(state: &State, (offset, bytes): Range) -> Result<u64, Errno> {
+    let end = offset.checked_add(bytes).ok_or(Errno::FBIG)?;
+    check_size(state, end)?;
+    Ok(end)
+}
+
+fn size_of(state: &State, ino: Ino) -> u64 {
+    state.table.get(ino).map_or(0, |record| record.size.get())
+}
+
+fn place_of(state: &State, ino: Ino) -> Place {
+    state.place(ino).expect("a regular file has a place")
+}
+
+/// Sets the flag of a file whose data may lie beyond its size. Returns the commit.
+fn claim(state: &mut State, ino: Ino) -> u64 {
+    let record = state.table.at(ino);
+    record.flags = (record.flags.get() | FLAG_EXTENDING).into();
+    let commit = state.dirty(ino);
+    state.claims.insert(ino, commit);
+    commit
+}
+
+/// Takes part in a move of a file's data, if there is one: waits for it, or has the caller copy.
+fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
+    match state.moves.get(&ino) {
+        None | Some(Moving::Leaving | Moving::Left) => return Ok(()),
+        Some(Moving::Copying | Moving::Landing) => return Err(Stop::Again(Until::Moved { ino })),
+        Some(Moving::Claiming(_)) => {}
+    }
+    if state.outcome(Until::Moved { ino }).is_none() {
+        return Err(Stop::Again(Until::Moved { ino }));
+    }
+    state.moves.insert(ino, Moving::Copying);
+    let other = state.table.get(ino).and_then(|record| Place::of(record.other));
+    let other = other.expect("a move has another place");
+    let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
+    let from = place_of(state, ino);
+    Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
+}
+
+/// Grows a file's place for this many bytes. Returns the commit if the place has changed.
+fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u64>, Stop> {
+    let place = place_of(state, ino);
+    if bytes <= place.bytes() {
+        return Ok(None);
+    }
+    let least = order_for(bytes).ok_or(Errno::FBIG)?;
+    let most = order_for(wanted).unwrap_or(crate::layout::ORDER_MAX).max(least);
+    if state.space.reach(place, most) >= least {
+        let place = state.space.grow(place, state.space.reach(place, most));
+        state.table.at(ino).place = Place::record(Some(place));
+        return Ok(Some(claim(state, ino)));
+    }
+    match state.moves.get(&ino) {
+        Some(Moving::Left) => {
+            state.reclaim_all();
+            state.begin()?;
+        }
+        Some(_) => return Err(Stop::Again(Until::Moved { ino })),
+        None => {}
+    }
+    let Some(new) = state.space.take_between(least, most) else { return Err(state.starve()) };
+    let record = state.table.at(ino);
+    if record.size.get() == 0 && record.flags.get() & FLAG_EXTENDING == 0 {
+        record.place = Place::record(Some(new));
+        let commit = claim(state, ino);
+        state.chores.after(commit, Deed::Free(place));
+        return Ok(Some(commit));
+    }
+    record.other = Place::record(Some(new));
+    let commit = claim(state, ino);
+    state.moves.insert(ino, Moving::Claiming(commit));
+    Err(Stop::Again(Until::Moved { ino }))
+}
+
+/// Ends a move of a file's data.
+///
+/// # Panics
+/// Panics if the caller was not asked for one.
+pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
+    assert_eq!(state.moves.get(&ino), Some(&Moving::Copying), "a move was asked for");
+    if state.begin().is_err() {
+        return;
+    }
+    if !succeeded {
+        state.leave(ino);
+        return;
+    }
+    let record = state.table.at(ino);
+    (record.place, record.other) = (record.other, record.place);
+    let commit = claim(state, ino);
+    state.moves.insert(ino, Moving::Landing);
+    state.chores.after(commit, Deed::Landed(ino));
+}
+
+/// Changes the size of a regular file, within an operation that has begun. Returns `true` if
+/// something was cut off.
+pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Result<bool, Stop> {
+    step_move(state, ino)?;
+    let old = size_of(state, ino);
+    if size > old {
+        if state.chores.has(ino) {
+            return Err(Stop::Again(Until::Clean { commit: state.ledger.durable(), ino }));
+        }
+        grow(state, ino, size, size.saturating_mul(GENEROSITY))?;
+    }
+    let place = place_of(state, ino);
+    let record = state.table.at(ino);
+    let was_extending = record.flags.get() & FLAG_EXTENDING != 0;
+    record.size = size.into();
+    (record.times.mtime, record.times.ctime) = (now.into(), now.into());
+    if size < old {
+        let commit = claim(state, ino);
+        let end = if was_extending { place.bytes() } else { old };
+        for work in clearing(state, place, size, end) {
+            state.chores.after(commit, Deed::Work(Owner::Inode(ino), work));
+        }
+    }
+    Ok(size < old)
+}
+
+/// Returns the work that turns a range of a place into zeroes.
+fn clearing(state: &State, place: Place, from: u64, to: u64) -> impl Iterator<Item = Work> + use<> {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let base = state.base(place);
+    let zero =
+        |from: u64, to: u64| (from < to).then(|| Work::Zero { at: base + from, bytes: to - from });
+    let (first, last) = (from.next_multiple_of(PAGE), to - to % PAGE);
+    let works = if first > last {
+        // Both ends lie in one page.
+        [zero(from, to), None, None]
+    } else {
+        [zero(from, first), discard(&state.geometry, place, first, last), zero(last, to)]
+    };
+    works.into_iter().flatten()
+}
+
+/// Returns the place of bytes to be read: fewer than asked for where the file ends.
+pub(crate) fn place_read(state: &State, ino: Ino, (offset, bytes): Range) -> Result<Placed, Errno> {
+    regular(state, ino)?;
+    let left = size_of(state, ino).saturating_sub(offset);
+    let at = state.base(place_of(state, ino)) + if left > 0 { offset } else { 0 };
+    Ok(Placed::At { at, bytes: bytes.min(left) })
+}
+
+/// Returns the place of bytes to be written, or what has to happen before.
+pub(crate) fn place_write(state: &mut State, ino: Ino, range: Range) -> Result<Placed, Errno> {
+    match locate(state, ino, range) {
+        Ok(at) => Ok(Placed::At { at, bytes: range.1 }),
+        Err(Stop::Again(until)) => Ok(Placed::Again(until)),
+        Err(Stop::Move(order)) => Ok(Placed::Move(order)),
+        Err(Stop::Refused(errno)) => Err(errno),
+    }
+}
+
+fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
+    regular(state, ino)?;
+    let end = end_of(state, range)?;
+    if state.ledger.has_failed() {
+        return Err(Errno::ROFS.into());
+    }
+    step_move(state, ino)?;
+    let durable = state.ledger.durable();
+    if state.chores.has(ino) {
+        return Err(Stop::Again(Until::Clean { commit: durable, ino }));
+    }
+    if let Some(commit) = state.claims.get(&ino).filter(|commit| **commit > durable) {
+        return Err(Stop::Again(Until::Commit(*commit)));
+    }
+    let place = place_of(state, ino);
+    let record = state.find(ino)?;
+    let extends = end > record.size.get() && record.flags.get() & FLAG_EXTENDING == 0;
+    if end > place.bytes() {
+        state.begin()?;
+        if let Some(commit) = grow(state, ino, end, end.saturating_mul(GENEROSITY))? {
+            return Err(Stop::Again(Until::Commit(commit)));
+        }
+    } else if extends {
+        state.begin()?;
+        return Err(Stop::Again(Until::Commit(claim(state, ino))));
+    }
+    state.hold(ino, |hold| hold.writes += 1);
+    Ok(state.base(place) + range.0)
+}
+
+/// Ends a write. What a failed write may have left beyond the size is cleared.
+///
+/// # Panics
+/// Panics if no write of the file is under way.
+pub(crate) fn wrote(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    (offset, bytes): Range,
+    succeeded: bool,
+) {
+    let (end, size) = (offset + bytes, size_of(state, ino));
+    if succeeded {
+        let record = state.table.at(ino);
+        record.size = size.max(end).into();
+        (record.times.mtime, record.times.ctime) = (now.into(), now.into());
+        state.dirty_lazily(ino);
+    } else if end > size && !state.ledger.has_failed() {
+        let place = place_of(state, ino);
+        for work in clearing(state, place, size.max(offset), end) {
+            state.work_now(ino, work);
+        }
+    }
+    state.hold(ino, |hold| {
+        hold.writes = hold.writes.checked_sub(1).expect("a write is under way");
+    });
+}
+
+pub(super) fn open(state: &mut State, ino: Ino, write: bool) -> Outcome {
+    state.find(ino)?;
+    state.hold(ino, |hold| {
+        hold.opens += 1;
+        hold.writers += u32::from(write);
+    });
+    Ok((Answer::Done, Until::Now))
+}
+
+/// Ends an opening. With the last writer, size and times are committed, and the flag goes.
+pub(super) fn release(state: &mut State, ino: Ino, write: bool) -> Outcome {
+    let Some(hold) = state.holds.get(&ino).copied() else { return Err(Errno::INVAL.into()) };
+    if hold.opens == 0 || write && hold.writers == 0 {
+        return Err(Errno::INVAL.into());
+    }
+    let is_last = write && hold.writers == 1 && hold.writes == 0;
+    let page = state.geometry.inode(ino).0;
+    let quiet = !state.chores.has(ino) && !state.moves.contains_key(&ino);
+    let record = state.find(ino)?;
+    let flags = record.flags.get();
+    let flagged = flags & FLAG_EXTENDING != 0 && quiet;
+    let lives = record.nlink.get() > 0;
+    if is_last && lives && (flagged || state.ledger.is_lazy(page)) && state.begin().is_ok() {
+        if flagged {
+            state.table.at(ino).flags = (flags & !FLAG_EXTENDING).into();
+        }
+        state.dirty(ino);
+    }
+    state.hold(ino, |hold| {
+        hold.opens -= 1;
+        hold.writers -= u32::from(write);
+    });
+    Ok((Answer::Done, Until::Now))
+}
+
+pub(super) fn fsync(state: &mut State, ino: Ino) -> Outcome {
+    state.find(ino)?;
+    if state.ledger.is_lazy(state.geometry.inode(ino).0) {
+        state.begin()?;
+        state.dirty(ino);
+    }
+    Ok((Answer::Done, Until::Commit(state.ledger.last())))
+}
+
+pub(super) fn allocate(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    range: Range,
+    keep_size: bool,
+) -> Outcome {
+    regular(state, ino)?;
+    let end = end_of(state, range)?;
+    state.begin()?;
+    step_move(state, ino)?;
+    let commit = grow(state, ino, end, end)?;
+    if !keep_size && end > size_of(state, ino) {
+        set_size(state, now, ino, end)?;
+        return Ok((Answer::Done, Until::Commit(state.dirty(ino))));
+    }
+    Ok((Answer::Done, commit.map_or(Until::Now, Until::Commit)))
+}
+
+pub(super) fn zero(
+    state: &mut State,
+    now: Time,
+    ino: Ino,
+    range: Range,
+    keep_size: bool,
+) -> Outcome {
+    regular(state, ino)?;
+    let end = range.0.checked_add(range.1).ok_or(Errno::FBIG)?;
+    if !keep_size {
+        check_size(state, end)?;
+    }
+    state.begin()?;
+    step_move(state, ino)?;
+    if state.chores.has(ino) {
+        let commit = state.ledger.durable();
+        return Err(Stop::Again(Until::Clean { commit, ino }));
+    }
+    let size = size_of(state, ino);
+    let mut commit = state.ledger.durable();
+    if !keep_size && end > size {
+        set_size(state, now, ino, end)?;
+        commit = state.dirty(ino);
+    } else {
+        let record = state.table.at(ino);
+        (record.times.mtime, record.times.ctime) = (now.into(), now.into());
+        state.dirty_lazily(ino);
+    }
+    let place = place_of(state, ino);
+    // Beyond the size there are zeroes: the last page goes whole.
+    let end = if end < size { end } else { size.next_multiple_of(PAGE_BYTES as u64) };
+    if range.0 < end {
+        for work in clearing(state, place, range.0, end) {
+            state.work_now(ino, work);
+        }
+    }
+    Ok((Answer::Done, Until::Clean { commit, ino }))
+}
+
+pub(super) fn seek(state: &State, ino: Ino, offset: u64, what: Seek) -> Outcome {
+    regular(state, ino)?;
+    let size = size_of(state, ino);
+    if offset >= size {
+        return Err(Errno::NXIO.into());
+    }
+    let at = match what {
+        Seek::Data => offset,
+        Seek::Hole => size,
+    };
+    Ok((Answer::Offset(at), Until::Now))
+}
+
+/// Has completed what the last owner of the file system left of an inode.
+pub(crate) fn recover(state: &mut State, ino: Ino) {
+    let record = *state.table.at(ino);
+    if record.other.order_next != 0 {
+        state.leave(ino);
+    }
+    if record.nlink.get() == 0 {
+        state.abandon(ino);
+        return;
+    }
+    let Some(place) = Place::of(record.place) else { return };
+    for work in clearing(state, place, record.size.get(), place.bytes()) {
+        state.work_now(ino, work);
+    }
+    if !state.chores.has(ino) {
+        state.settle(ino);
+    }
+}
