@@ -416,7 +416,7 @@ fn a_measured_model_stays_stored_if_the_configured_one_does_not_fit() {
     let slo = contract::Slo { percentile_tenths: 990, ..contract::Slo::new(1_000, 1_000, 100) };
     tenants.register("gold", Promise::LatencyCritical(slo), None).unwrap();
     let refused = all.reset_model("disk").unwrap_err();
-    assert!(refused.message.contains("p99"), "{}", refused.message);
+    assert!(refused.message.contains("99th percentile"), "{}", refused.message);
     assert!(before.is_some() && stored() == before, "{:?}", stored());
     tenants.unregister("gold").unwrap();
     all.reset_model("disk").unwrap();
