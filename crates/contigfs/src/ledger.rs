@@ -1,8 +1,9 @@
 //! The pages that operations changed, gathered into commits.
 //!
-//! One commit is being built, some may wait, one is under way. An operation lies in one commit
-//! whole: [`Ledger::begin`] closes the commit that is being built if the operation's pages might not
-//! fit. Changes of sizes and times by writes are lazy: their pages wait until something asks.
+//! The ledger builds one commit, while others wait and one is under way. An operation lies in one
+//! commit whole: [`Ledger::begin`] closes the commit that is being built if the operation's pages
+//! might not fit. Changes of sizes and times by writes are lazy: their pages wait until something
+//! asks.
 
 use alloc::collections::{BTreeSet, VecDeque};
 
@@ -26,6 +27,8 @@ pub(crate) struct Ledger {
     /// Number of the last commit that is durable.
     durable: u64,
     failed: bool,
+    /// `true` if the failure gave changes up.
+    lost: bool,
     /// Pages with changes that wait.
     lazy: BTreeSet<u64>,
 }
@@ -42,6 +45,7 @@ impl Ledger {
             flying: None,
             durable: 0,
             failed: false,
+            lost: false,
             lazy: BTreeSet::new(),
         }
     }
@@ -106,6 +110,11 @@ impl Ledger {
         self.failed
     }
 
+    /// Returns `true` after a failure that gave changes up.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     fn close(&mut self, image: impl Fn(u64) -> Image) {
         let pages = core::mem::take(&mut self.building);
         self.closed += 1;
@@ -141,6 +150,7 @@ impl Ledger {
         if succeeded {
             self.durable = number;
         } else {
+            self.lost = true;
             self.fail();
         }
     }
@@ -148,6 +158,7 @@ impl Ledger {
     /// Gives all changes up that are not durable.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
+        self.lost |= !(self.ready.is_empty() && self.building.is_empty() && self.lazy.is_empty());
         self.ready.clear();
         self.building.clear();
         self.lazy.clear();
@@ -159,5 +170,23 @@ impl Ledger {
             return Some(Ok(()));
         }
         self.failed.then_some(Err(Errno::IO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_loses_what_waits_and_else_nothing() {
+        let failed = |change: fn(&mut Ledger)| {
+            let mut ledger = Ledger::new(OPERATION_PAGES_MAX);
+            change(&mut ledger);
+            ledger.fail();
+            ledger.has_lost()
+        };
+        assert!(!failed(|_| ()), "a file system that is mounted read-only loses nothing");
+        assert!(failed(|ledger| ledger.dirty_lazily(3)), "the size of a file");
+        assert!(failed(|ledger| _ = ledger.dirty(3)), "a change that no commit has yet");
     }
 }

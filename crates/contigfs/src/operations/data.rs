@@ -285,6 +285,9 @@ pub(super) fn release(state: &mut State, ino: Ino, write: bool) -> Outcome {
 
 pub(super) fn fsync(state: &mut State, ino: Ino) -> Outcome {
     state.find(ino)?;
+    if state.ledger.has_lost() {
+        return Err(Stop::Refused(Errno::IO));
+    }
     if state.ledger.is_lazy(state.geometry.inode(ino).0) {
         state.begin()?;
         state.dirty(ino);
