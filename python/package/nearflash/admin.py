@@ -448,7 +448,7 @@ class Drift(TypedDict):
     """The drift of a device from its model."""
 
     #: Delivered rate in percent of the model's rate at the measured p95 of reads: the median of
-    #: some windows; `null` if unknown.
+    #: five to eight measurements of half a second each; `null` if unknown.
     percent: NotRequired[float | None]
 
     #: Time since the drift is known, in seconds; `null` without drift.
