@@ -159,8 +159,8 @@ fn endpoint(place: &ServerEndpoint) -> Result<Endpoint, String> {
         ServerEndpoint::Unix(path) => {
             UnixPath::new(path).map(Endpoint::from).map_err(|e| e.to_string())
         }
-        ServerEndpoint::Packets(name) => Err(format!(
-            "reflex+udp://{name}: block devices are attached over streams alone; expected \
+        ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_) => Err(format!(
+            "{place}: block devices are attached over streams alone; expected \
              reflex://HOST:PORT or reflex+unix:PATH"
         )),
         ServerEndpoint::Network(name) => {

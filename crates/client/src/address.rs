@@ -1,9 +1,12 @@
 //! Addresses of servers: `reflex://HOST:PORT`, `reflexs://HOST:PORT` over TLS,
-//! `reflex+udp://HOST:PORT` for packets instead of TCP (sealed with `?key=FILE`), or
-//! `reflex+unix:PATH` on the same machine, with `?v=1` for version 1 of the protocol.
+//! `reflex+udp://HOST:PORT` for packets instead of TCP (sealed with `?key=FILE`),
+//! `reflex+eth://INTERFACE/MAC` for packets in frames of Ethernet, or `reflex+unix:PATH` on the same
+//! machine, with `?v=1` for version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
+
+use contract::EtherAddress;
 
 use crate::Version;
 
@@ -49,7 +52,9 @@ impl Trust {
     pub fn certified_name<'a>(&'a self, place: &'a ServerEndpoint) -> &'a str {
         let host = match place {
             ServerEndpoint::Network(host) => host.rsplit_once(':').map_or("", |(name, _)| name),
-            ServerEndpoint::Unix(_) | ServerEndpoint::Packets(_) => "",
+            ServerEndpoint::Unix(_) | ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_) => {
+                ""
+            }
         };
         self.name.as_deref().unwrap_or(host)
     }
@@ -71,6 +76,23 @@ pub enum ServerEndpoint {
     Packets(String),
     /// The path of a Unix socket.
     Unix(String),
+    /// A port at a network card of the local segment, `INTERFACE/MAC`.
+    Ethernet(EtherAddress),
+}
+
+impl ServerEndpoint {
+    /// Returns `true` if connections to the server are made of packets, and not streams.
+    pub fn is_of_packets(&self) -> bool {
+        matches!(self, ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_))
+    }
+
+    /// Takes an option of the address. Returns `false` if it is another, or its value is wrong.
+    fn take(&mut self, key: &str, value: &str) -> bool {
+        match self {
+            ServerEndpoint::Ethernet(at) => at.take(key, value),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ServerEndpoint {
@@ -79,6 +101,7 @@ impl fmt::Display for ServerEndpoint {
             ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
             ServerEndpoint::Packets(host_and_port) => write!(f, "reflex+udp://{host_and_port}"),
             ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
+            ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.place()),
         }
     }
 }
@@ -86,12 +109,15 @@ impl fmt::Display for ServerEndpoint {
 /// The reason that a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// The text begins with none of `reflex://`, `reflexs://`, `reflex+udp://` and `reflex+unix:`.
+    /// The text begins with none of `reflex://`, `reflexs://`, `reflex+udp://`, `reflex+eth://` and
+    /// `reflex+unix:`.
     Scheme,
     /// The port is missing or invalid.
     Port,
     /// The path is missing.
     Path,
+    /// The interface or the address of the server's card is missing or invalid.
+    Ethernet,
     /// The text after `?` is not a known option.
     Query(String),
 }
@@ -101,7 +127,11 @@ impl fmt::Display for AddressError {
         match self {
             AddressError::Scheme => f.write_str(
                 "a server is written reflex://HOST:PORT, reflexs://HOST:PORT (over TLS), \
-                 reflex+udp://HOST:PORT or reflex+unix:PATH",
+                 reflex+udp://HOST:PORT, reflex+eth://INTERFACE/MAC or reflex+unix:PATH",
+            ),
+            AddressError::Ethernet => f.write_str(
+                "expected a network interface of this machine and the address of the server's \
+                 card, as in reflex+eth://eth1/02:00:00:00:00:02",
             ),
             AddressError::Port => f.write_str("a port is missing, as in reflex://127.0.0.1:7420"),
             AddressError::Path => {
@@ -110,9 +140,10 @@ impl fmt::Display for AddressError {
             AddressError::Query(query) => {
                 write!(
                     f,
-                    "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// also \
-                     key=FILE, and of reflexs:// also ca=FILE, fingerprint=SHA256 and name=NAME, \
-                     separated by `&`"
+                    "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// and \
+                     reflex+eth:// also key=FILE, of reflex+eth:// also port=N, window=N and \
+                     via=xdp|native|packet, and of reflexs:// also ca=FILE, fingerprint=SHA256 and \
+                     name=NAME, separated by `&`"
                 )
             }
         }
@@ -134,13 +165,16 @@ impl FromStr for Address {
             ServerEndpoint::Network(network(host)?)
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             ServerEndpoint::Packets(network(host)?)
+        } else if let Some(place) = place.strip_prefix("reflex+eth://") {
+            let at = place.parse().ok().filter(|at: &EtherAddress| at.mac.is_some());
+            ServerEndpoint::Ethernet(at.ok_or(AddressError::Ethernet)?)
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path)?
         } else {
             return Err(AddressError::Scheme);
         };
-        let (mut version, mut file) = (Version::Two, None);
-        let in_packets = matches!(place, ServerEndpoint::Packets(_));
+        let (mut version, mut file, mut place) = (Version::Two, None, place);
+        let in_packets = place.is_of_packets();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (key, value) {
@@ -148,6 +182,7 @@ impl FromStr for Address {
                 ("v", "2") => version = Version::Two,
                 ("key", path) if in_packets && !path.is_empty() => file = Some(path.to_owned()),
                 _ if trust.as_mut().is_some_and(|trust| trust.take(key, value)) => {}
+                _ if place.take(key, value) => {}
                 _ => return Err(AddressError::Query(query.to_owned())),
             }
         }
@@ -193,7 +228,13 @@ impl fmt::Display for Address {
             ("key", self.key.clone()),
         ];
         let trusted = trusted.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-        for (n, (key, value)) in version.into_iter().chain(trusted).enumerate() {
+        let ether = match &self.place {
+            ServerEndpoint::Ethernet(at) => Some(at.options()),
+            _ => None,
+        };
+        let ether: Vec<_> = ether.into_iter().flatten().collect();
+        let ether = ether.iter().map(|(key, value)| (*key, value.as_str()));
+        for (n, (key, value)) in version.into_iter().chain(ether).chain(trusted).enumerate() {
             let before = if n == 0 { '?' } else { '&' };
             write!(f, "{before}{key}={value}")?;
         }
@@ -214,6 +255,8 @@ mod tests {
             "reflex+udp://host:1",
             "reflex+udp://[::1]:7420?v=1",
             "reflex+udp://host:1?v=1&key=/etc/packet.key",
+            "reflex+eth://eth1/02:00:00:00:00:02",
+            "reflex+eth://eth1/02:00:00:00:00:02?v=1&port=7421&key=/etc/packet.key",
             "reflex+unix:/run/a.sock",
             "reflex+unix:./a:b?v=1",
             "reflexs://h:1",
@@ -241,6 +284,11 @@ mod tests {
         assert_eq!(error("reflex://h:1?ca=/a"), AddressError::Query("ca=/a".to_owned()));
         assert_eq!(error("reflex://h:1?key=/a"), AddressError::Query("key=/a".to_owned()));
         assert_eq!(error("reflex+udp://h:1?key="), AddressError::Query("key=".to_owned()));
+        for bad in ["reflex+eth://", "reflex+eth://eth1", "reflex+eth://eth1/ff:ff:ff:ff:ff:ff"] {
+            assert_eq!(error(bad), AddressError::Ethernet, "{bad}");
+        }
+        let ether = "reflex+eth://eth1/02:00:00:00:00:02?port=0";
+        assert_eq!(error(ether), AddressError::Query("port=0".to_owned()));
         assert_eq!(error("reflexs://h"), AddressError::Port);
         let name = |text: &str| text.parse::<Address>().unwrap().certified_name().to_owned();
         assert_eq!([name("reflexs://h:1"), name("reflexs://h:1?name=n")], ["h", "n"]);

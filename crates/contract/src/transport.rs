@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::{Buf, Insecurity, Instant, Opening, TenantId};
+use crate::{Buf, Insecurity, Instant, Mac, Opening, TenantId};
 
 /// The identifier of a connection of one worker. The generation distinguishes successive
 /// connections of one index.
@@ -52,14 +52,21 @@ pub enum Peer {
         /// The user identifier of the process.
         uid: u32,
     },
+    /// A process behind a network card of the local segment, in packets.
+    Ethernet {
+        /// The address of the card, which anybody in the segment may forge.
+        mac: Mac,
+        /// The port of the process.
+        port: u16,
+    },
 }
 
 impl Peer {
-    /// Returns the network address, unless the peer is a process of this machine.
+    /// Returns the address of the Internet protocol, if the peer has one.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Peer::Internet(address) | Peer::Packets(address) => Some(*address),
-            Peer::Local { .. } => None,
+            Peer::Local { .. } | Peer::Ethernet { .. } => None,
         }
     }
 
@@ -69,6 +76,7 @@ impl Peer {
             Peer::Internet(_) => "tcp",
             Peer::Packets(_) => "udp",
             Peer::Local { .. } => "unix",
+            Peer::Ethernet { .. } => "eth",
         }
     }
 }
@@ -78,6 +86,7 @@ impl fmt::Display for Peer {
         match self {
             Peer::Internet(address) | Peer::Packets(address) => address.fmt(f),
             Peer::Local { uid } => write!(f, "local uid {uid}"),
+            Peer::Ethernet { mac, port } => write!(f, "ethernet {mac} port {port}"),
         }
     }
 }

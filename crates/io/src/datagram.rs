@@ -1,6 +1,6 @@
 //! UDP sockets: groups of them at one port, and the kernel's knowledge of their paths.
 //!
-//! This module deliberately leaves out sending and receiving (`udp`).
+//! This module deliberately leaves out sending and receiving (`lane`).
 
 // UNSAFETY: options of the socket are read and written by pointers, and chance is drawn into an array.
 #![allow(unsafe_code)]
@@ -89,7 +89,7 @@ fn share(socket: impl AsFd) -> rustix::io::Result<()> {
 /// Makes the kernel distribute the packets to a group over its first `sockets` sockets: those of an
 /// association by the number of its worker, hellos by chance.
 pub(crate) fn steer(group: impl AsFd, sockets: usize) -> Result<(), Error> {
-    let mut program = steering(sockets as u32);
+    let mut program = steering(sockets as u32, 0);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program and its instructions, which outlive the call.
     let result = unsafe {
@@ -111,10 +111,12 @@ pub(crate) fn course(packet: &[u8]) -> Option<u8> {
     packet.get(WORKER_AT).copied().filter(|_| !is_hello)
 }
 
-/// Returns the program that finds a packet's socket. A packet that is too short goes to the first.
-fn steering(sockets: u32) -> [libc::sock_filter; 8] {
+/// Returns the program that finds a packet's socket, where so many bytes lie before the packet. A
+/// packet that is too short goes to the first.
+pub(crate) fn steering(sockets: u32, before: usize) -> [libc::sock_filter; 8] {
     let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
-    let byte = |at: usize| step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, at as u32, (0, 0));
+    let load = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+    let byte = |at: usize| step(load, (before + at) as u32, (0, 0));
     [
         byte(offset_of!(PacketHead, version_kind)),
         step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 15, (0, 0)),

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use contract::{CloseReason, Peer};
+use contract::{CloseReason, EtherAddress, Mac, Peer};
 use rustix::net::AddressFamily;
 
 use crate::Error;
@@ -24,27 +24,36 @@ pub enum Endpoint {
     Unix(UnixPath),
     /// An address of packets over UDP (docs/adr/0035-udp.md).
     Packets(SocketAddr),
+    /// A place in a segment of Ethernet, for packets in frames (docs/adr/0046-raw-ethernet.md).
+    Ethernet(EtherAddress),
 }
 
 impl Endpoint {
-    /// Returns the network address, unless the endpoint is a Unix socket.
+    /// Returns the address of the Internet protocol, if the endpoint has one.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
             Endpoint::Internet(address) | Endpoint::Packets(address) => Some(*address),
-            Endpoint::Unix(_) => None,
+            Endpoint::Unix(_) | Endpoint::Ethernet(_) => None,
         }
     }
 
     /// Returns whether other machines may be able to reach the endpoint.
     pub fn is_exposed(&self) -> bool {
-        self.internet().is_some_and(|address| !address.ip().is_loopback())
+        let is_elsewhere = |address: SocketAddr| !address.ip().is_loopback();
+        matches!(self, Endpoint::Ethernet(_)) || self.internet().is_some_and(is_elsewhere)
+    }
+
+    /// Returns `true` if connections to the endpoint are made of packets, and not streams.
+    pub fn is_of_packets(&self) -> bool {
+        matches!(self, Endpoint::Packets(_) | Endpoint::Ethernet(_))
     }
 
     pub(crate) fn family(&self) -> AddressFamily {
-        match self.internet() {
-            Some(SocketAddr::V4(_)) => AddressFamily::INET,
-            Some(SocketAddr::V6(_)) => AddressFamily::INET6,
-            None => AddressFamily::UNIX,
+        match (self, self.internet()) {
+            (_, Some(SocketAddr::V4(_))) => AddressFamily::INET,
+            (_, Some(SocketAddr::V6(_))) => AddressFamily::INET6,
+            (Endpoint::Ethernet(_), None) => AddressFamily::PACKET,
+            (_, None) => AddressFamily::UNIX,
         }
     }
 
@@ -53,6 +62,9 @@ impl Endpoint {
         match self {
             Endpoint::Internet(address) => Peer::Internet(*address),
             Endpoint::Packets(address) => Peer::Packets(*address),
+            Endpoint::Ethernet(at) => {
+                Peer::Ethernet { mac: at.mac.unwrap_or(Mac([0; 6])), port: at.port }
+            }
             // What listens has a user; a socket that cannot say which is not connected any more.
             Endpoint::Unix(_) => Peer::Local { uid: peer_uid(socket).unwrap_or(u32::MAX) },
         }
@@ -76,6 +88,7 @@ impl fmt::Display for Endpoint {
         match self {
             Endpoint::Internet(address) | Endpoint::Packets(address) => address.fmt(f),
             Endpoint::Unix(path) => path.fmt(f),
+            Endpoint::Ethernet(at) => at.fmt(f),
         }
     }
 }
@@ -199,5 +212,6 @@ mod tests {
         assert!(exposed("10.0.0.1:7420") && exposed("[::]:7420") && exposed("0.0.0.0:1"));
         assert!(!exposed("127.0.0.1:7420") && !exposed("[::1]:7420"));
         assert!(!Endpoint::Unix(UnixPath::new("/run/x").unwrap()).is_exposed());
+        assert!(Endpoint::Ethernet("eth1".parse().unwrap()).is_exposed());
     }
 }

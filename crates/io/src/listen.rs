@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use contract::EtherAddress;
 use packets::PacketKey;
 use rustix::net::sockopt;
 
+use crate::ether::{self, Door};
+use crate::lane::open::open_card;
+use crate::lane::xdp::card::CardSocket;
 use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UnixPath};
@@ -65,6 +69,10 @@ pub struct Listener {
     pub(crate) socket: Arc<OwnedFd>,
     /// Further sockets at the address, which share the packets with the first.
     others: Vec<Arc<OwnedFd>>,
+    /// The port at an Ethernet card; `None` for other listeners.
+    pub(crate) door: Option<Box<Door>>,
+    /// The AF_XDP socket of the card, if frames go that way.
+    pub(crate) card: Option<Box<CardSocket>>,
     endpoint: Endpoint,
     /// The TLS settings of the listener's connections; `None` without TLS.
     pub(crate) tls: Option<Arc<ServerTls>>,
@@ -137,15 +145,7 @@ impl Listener {
         }
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
-        let socket = Arc::new(listener.into());
-        Ok(Listener {
-            file: None,
-            socket,
-            others: vec![],
-            endpoint: address.into(),
-            tls: None,
-            key: None,
-        })
+        Ok(Listener::over(Arc::new(listener.into()), address.into()))
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
@@ -156,7 +156,7 @@ impl Listener {
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
         let (socket, endpoint) = (Arc::new(socket), path.clone().into());
-        Ok(Listener { file: Some(file), socket, others: vec![], endpoint, tls: None, key: None })
+        Ok(Listener { file: Some(file), ..Listener::over(socket, endpoint) })
     }
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
@@ -169,7 +169,27 @@ impl Listener {
         let any = rustix::net::getsockname(&socket).map_err(fail)?;
         let address = SocketAddr::try_from(any).map_err(fail)?;
         let (socket, endpoint) = (Arc::new(socket), Endpoint::Packets(address));
-        Ok(Listener { file: None, socket, others: vec![], endpoint, tls: None, key: None })
+        Ok(Listener::over(socket, endpoint))
+    }
+
+    /// Receives packets in frames at a network card, for so many workers.
+    ///
+    /// # Errors
+    /// Says what is in the way: a missing right, another server, the interface.
+    pub fn bind_ether(at: &EtherAddress, workers: usize) -> Result<Listener, Error> {
+        let door = Door::listen(at)?;
+        door.packet_bytes()?;
+        // Beside AF_XDP, too: a successor goes on with it.
+        let socket = Arc::new(door.open()?);
+        let card = open_card(&door, at, workers)?.map(Box::new);
+        let listener = Listener::over(socket, Endpoint::Ethernet(at.at_card(door.card.mac)));
+        Ok(Listener { door: Some(Box::new(door)), card, ..listener })
+    }
+
+    /// Returns a listener over one socket.
+    fn over(socket: Arc<OwnedFd>, endpoint: Endpoint) -> Listener {
+        let (file, others, door, card) = (None, Vec::new(), None, None);
+        Listener { file, socket, others, door, card, endpoint, tls: None, key: None }
     }
 
     /// Opens a socket for each of so many workers at a listener that receives packets. Does nothing
@@ -178,9 +198,13 @@ impl Listener {
     /// # Errors
     /// Fails if there are too few descriptors.
     pub fn widen(&mut self, workers: usize) -> Result<(), Error> {
-        let Endpoint::Packets(address) = self.endpoint else { return Ok(()) };
-        while 1 + self.others.len() < workers {
-            self.others.push(Arc::new(crate::datagram::join(address)?));
+        while self.endpoint.is_of_packets() && 1 + self.others.len() < workers {
+            let socket = match (&self.endpoint, &self.door) {
+                (Endpoint::Packets(address), _) => crate::datagram::join(*address)?,
+                (_, Some(door)) => door.open()?,
+                (_, None) => break,
+            };
+            self.others.push(Arc::new(socket));
         }
         Ok(())
     }
@@ -191,17 +215,23 @@ impl Listener {
     /// # Errors
     /// Fails if the kernel refuses to distribute packets, or there are too few descriptors.
     pub fn divide(mut self, workers: usize) -> Result<Vec<Listener>, Error> {
-        if !matches!(self.endpoint, Endpoint::Packets(_)) {
+        if !self.endpoint.is_of_packets() {
             return Ok(vec![self]);
         }
         self.widen(workers)?;
-        crate::datagram::steer(&self.socket, workers)?;
+        match self.door {
+            None => crate::datagram::steer(&self.socket, workers)?,
+            Some(_) => {
+                let sockets: Vec<_> = [&self.socket].into_iter().chain(&self.others).collect();
+                ether::steer(&sockets, workers)?;
+            }
+        }
         // Sockets of more workers stay open, as those behind them would change their places.
         let surplus = self.others.split_off(workers - 1);
-        let (endpoint, key) = (self.endpoint.clone(), self.key.clone());
+        let (endpoint, key, door) = (self.endpoint.clone(), self.key.clone(), self.door.clone());
         let of = |socket| {
-            let (others, endpoint, key) = (vec![], endpoint.clone(), key.clone());
-            Listener { file: None, socket, others, endpoint, tls: None, key }
+            let listener = Listener::over(socket, endpoint.clone());
+            Listener { key: key.clone(), door: door.clone(), ..listener }
         };
         let others: Vec<_> = std::mem::replace(&mut self.others, surplus);
         Ok([self].into_iter().chain(others.into_iter().map(of)).collect())
@@ -224,14 +254,12 @@ impl Listener {
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
         if let Endpoint::Packets(address) = endpoint {
             crate::datagram::check(&socket, address)?;
-            return Ok(Listener {
-                file: None,
-                socket: Arc::new(socket),
-                others: vec![],
-                endpoint,
-                tls: None,
-                key: None,
-            });
+            return Ok(Listener::over(Arc::new(socket), endpoint));
+        }
+        if let Endpoint::Ethernet(at) = &endpoint {
+            ether::check(&socket, at)?;
+            let door = Some(Box::new(Door::adopt(at)?));
+            return Ok(Listener { door, ..Listener::over(Arc::new(socket), endpoint) });
         }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
@@ -241,14 +269,7 @@ impl Listener {
             Endpoint::Unix(path) => SocketFile::of(path),
             _ => None,
         };
-        Ok(Listener {
-            file,
-            socket: Arc::new(socket),
-            others: vec![],
-            endpoint,
-            tls: None,
-            key: None,
-        })
+        Ok(Listener { file, ..Listener::over(Arc::new(socket), endpoint) })
     }
 
     /// Adds the further sockets that another process had at the address, in their order there.
@@ -257,10 +278,15 @@ impl Listener {
     /// Fails if they do not receive packets there.
     pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
         for socket in sockets {
-            let Endpoint::Packets(address) = self.endpoint else {
-                return Err(Error::new(format!("{} has one socket", self.endpoint)));
-            };
-            crate::datagram::check(&socket, address)?;
+            match (&self.endpoint, &mut self.door) {
+                (Endpoint::Packets(address), _) => crate::datagram::check(&socket, *address)?,
+                (Endpoint::Ethernet(_), Some(door)) if ether::is_claim(&socket) => {
+                    door.claim = Some(Arc::new(socket));
+                    continue;
+                }
+                (Endpoint::Ethernet(at), _) => ether::check(&socket, at)?,
+                _ => return Err(Error::new(format!("{} has one socket", self.endpoint))),
+            }
             self.others.push(Arc::new(socket));
         }
         Ok(())
@@ -278,7 +304,9 @@ impl Listener {
     /// listener was moved.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
-        let sockets = [&self.socket].into_iter().chain(&self.others).map(Arc::downgrade).collect();
+        let claim = self.door.as_ref().and_then(|door| door.claim.as_ref());
+        let sockets = [&self.socket].into_iter().chain(&self.others).chain(claim);
+        let sockets = sockets.map(Arc::downgrade).collect();
         Kept { sockets, endpoint: self.endpoint.clone(), stays }
     }
 

@@ -8,12 +8,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, SizeClass,
-    Streams, TenantId, Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, EtherAddress, Frame, Instant, ListenerId, Migrate, NetEvent,
+    SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{PacketKey, Packets, Policy, Sealed, Settings, Station, TransportSettings};
 
-use crate::udp::{LaneSizes, UdpLane};
+use crate::ether::Door;
+use crate::lane::open::open_card;
+use crate::lane::{
+    AnyLane, CHUNK_BYTES, CardSocket, HEAD_BYTES, LaneSizes, RECEIVED_MAX, SocketKind, SocketLane,
+    XdpLane,
+};
 use crate::{
     ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, carve,
     datagram,
@@ -44,11 +49,13 @@ pub struct PacketSockets {
     ring: Ring,
     /// The streams, whose connections have the indices below `connections_max`.
     streams: Sockets,
-    packets: Option<Packets<UdpLane>>,
+    packets: Option<Packets<AnyLane>>,
     /// The listener that receives packets.
     listener: Option<(ListenerId, Listener)>,
+    /// The port of this client at an Ethernet card.
+    door: Option<Door>,
     /// The server to which packet connections are dialled.
-    server: Option<SocketAddr>,
+    server: Option<Endpoint>,
     /// The key with which packets to the server are sealed.
     key: Option<PacketKey>,
     /// Events for dials that failed before they had a socket.
@@ -67,35 +74,33 @@ pub struct PacketSockets {
 
 impl PacketSockets {
     /// Returns the packet transport if the connection belongs to it.
-    fn of(&mut self, conn: ConnId) -> Option<&mut Packets<UdpLane>> {
+    fn of(&mut self, conn: ConnId) -> Option<&mut Packets<AnyLane>> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_mut().filter(|_| is_of_packets)
     }
 
-    fn has(&self, conn: ConnId) -> Option<&Packets<UdpLane>> {
+    fn has(&self, conn: ConnId) -> Option<&Packets<AnyLane>> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_ref().filter(|_| is_of_packets)
     }
 
-    /// Returns a transport over a socket that is bound to the address, or connected to it.
+    /// Returns a transport over a socket.
     fn carry(
         &self,
-        socket: Arc<OwnedFd>,
-        address: SocketAddr,
+        road: Road,
         (dials, key): (bool, Option<PacketKey>),
-    ) -> Result<Packets<UdpLane>, Error> {
-        let kept = rustix::net::sockopt::socket_recv_buffer_size(&socket).unwrap_or(0);
-        // Within the machine nothing but the socket's memory is a bottleneck.
-        let most = match address.ip().is_loopback() {
-            true => (kept / LOCAL_PACKETS).min(LOCAL_BYTES),
-            false => NETWORK_BYTES,
-        };
-        let most = most.max(Settings::PACKET_BYTES_MIN);
-        let path = dials.then(|| datagram::path_bytes(&socket, address)).flatten();
-        let packet_bytes = path.unwrap_or(most).clamp(Settings::PACKET_BYTES_MIN, most);
+    ) -> Result<Packets<AnyLane>, Error> {
+        let Road { over, packet_bytes, kept, control } = road;
         let (landings, spares, blocks, base) = match dials {
             false => (64, 256, 64, Settings::WORKER),
             true => (32, 128, 32, Settings::CLIENT),
+        };
+        // Over Ethernet each packet takes a buffer and a send.
+        let (landings, blocks) = match over {
+            Over::Socket(_, SocketKind::Udp { .. }) => (landings, blocks),
+            Over::Socket(_, SocketKind::Ethernet { .. }) | Over::Card(..) => {
+                (4 * landings, 4 * blocks)
+            }
         };
         let sealed = key.map(|key| -> Result<Sealed, Error> {
             let chance = datagram::secret()?;
@@ -107,7 +112,7 @@ impl PacketSockets {
             worker: self.place.0 as u8,
             workers: self.place.1 as u8,
             packet_bytes,
-            control: Policy::Delay,
+            control,
             local: Policy::Fixed(LOCAL_WINDOW),
             channels_max: self.connections_max,
             messages_max: (2 * self.frames_max).max(256) + 2 * self.connections_max,
@@ -117,7 +122,14 @@ impl PacketSockets {
             ..base
         };
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
-        let lane = UdpLane::new(&self.ring, socket, dials, sizes)?;
+        let lane = match over {
+            Over::Socket(socket, kind) => {
+                AnyLane::Socket(SocketLane::new(&self.ring, socket, kind, sizes)?)
+            }
+            Over::Card(card, door) => {
+                AnyLane::Xdp(XdpLane::new(&self.ring, *card, door, (packet_bytes, spares))?)
+            }
+        };
         let numbered = |buf: Buf| {
             let index = buf.index() | OF_PACKETS;
             Buf::new(buf.into_bytes(), index)
@@ -129,21 +141,35 @@ impl PacketSockets {
     }
 
     /// Creates the socket for packets to a server.
-    fn call(&mut self, server: SocketAddr) -> Result<(), Error> {
-        let socket = Arc::new(datagram::connect(server)?);
-        let mut packets = self.carry(socket, server, (true, self.key.clone()))?;
-        packets.dial_to(Station::Internet(server));
+    fn call(&mut self) -> Result<(), Error> {
+        let (road, station) = match self.server.as_ref().expect("it is known") {
+            Endpoint::Ethernet(at) => {
+                let mac = at.mac.ok_or_else(|| {
+                    Error::new(format!("{at} names no server; expected INTERFACE/MAC"))
+                })?;
+                let door = Door::call(at)?;
+                let road = match open_card(&door, at, 1)? {
+                    Some(card) => Road::over_card(Box::new(card), &door)?,
+                    None => Road::over_ether(Arc::new(door.open()?), &door)?,
+                };
+                self.door = Some(door);
+                let road = road.at(at);
+                (road, Station::Ethernet { mac, port: at.port })
+            }
+            other => {
+                let server = other.internet().expect("packets are sent to an address");
+                let socket = Arc::new(datagram::connect(server)?);
+                (Road::over_udp(socket, server, true), Station::Internet(server))
+            }
+        };
+        let mut packets = self.carry(road, (true, self.key.clone()))?;
+        packets.dial_to(station);
         self.packets = Some(packets);
         Ok(())
     }
 
     /// Receives packets at a listener.
-    fn receive(
-        &mut self,
-        id: ListenerId,
-        listener: Listener,
-        address: SocketAddr,
-    ) -> Result<(), Error> {
+    fn receive(&mut self, id: ListenerId, mut listener: Listener) -> Result<(), Error> {
         if self.packets.is_some() {
             return Err(Error::new(format!(
                 "cannot receive packets at {}: a server receives packets at one address, which it \
@@ -151,13 +177,88 @@ impl PacketSockets {
                 listener.endpoint()
             )));
         }
-        let key = listener.key.clone();
-        let mut packets = self.carry(listener.socket.clone(), address, (false, key))?;
+        let (key, socket) = (listener.key.clone(), listener.socket.clone());
+        let card = listener.card.take();
+        let road = match (listener.endpoint().internet(), &listener.door, card) {
+            (Some(address), ..) => Road::over_udp(socket, address, false),
+            (None, Some(door), Some(card)) => Road::over_card(card, door)?,
+            (None, Some(door), None) => Road::over_ether(socket, door)?,
+            (None, None, _) => {
+                return Err(Error::new(format!("{} is for streams", listener.endpoint())));
+            }
+        };
+        let road = match listener.endpoint() {
+            Endpoint::Ethernet(at) => road.at(at),
+            _ => road,
+        };
+        let mut packets = self.carry(road, (false, key))?;
         packets.listen(Some(id));
         packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
         Ok(())
     }
+}
+
+/// The socket or card that a lane lies over.
+enum Over {
+    Socket(Arc<OwnedFd>, SocketKind),
+    Card(Box<CardSocket>, Door),
+}
+
+/// The socket or card that a lane will lie over, and the facts that decide about its sizes.
+struct Road {
+    over: Over,
+    /// Bytes of the largest packet.
+    packet_bytes: usize,
+    /// Bytes that the kernel keeps for what has arrived.
+    kept: usize,
+    /// The rule for the windows of paths to other machines.
+    control: Policy,
+}
+
+impl Road {
+    /// Returns the road over a socket that is bound to an address, or connected to it.
+    fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> Road {
+        let kept = kept_by(&socket);
+        // Within the machine nothing but the socket's memory is a bottleneck.
+        let most = match address.ip().is_loopback() {
+            true => (kept / LOCAL_PACKETS).min(LOCAL_BYTES),
+            false => NETWORK_BYTES,
+        };
+        let most = most.max(Settings::PACKET_BYTES_MIN);
+        let path = dials.then(|| datagram::path_bytes(&socket, address)).flatten();
+        let packet_bytes = path.unwrap_or(most).clamp(Settings::PACKET_BYTES_MIN, most);
+        Road {
+            over: Over::Socket(socket, SocketKind::Udp { is_connected: dials }),
+            packet_bytes,
+            kept,
+            control: Policy::Delay,
+        }
+    }
+
+    /// Returns the road over a packet socket at an Ethernet card.
+    fn over_ether(socket: Arc<OwnedFd>, door: &Door) -> Result<Road, Error> {
+        let (packet_bytes, kept) = (door.packet_bytes()?, kept_by(&socket));
+        let (over, control) = (Over::Socket(socket, SocketKind::at(door)), Policy::Delay);
+        Ok(Road { over, packet_bytes, kept, control })
+    }
+
+    /// Returns the road over an AF_XDP socket at an Ethernet card.
+    fn over_card(card: Box<CardSocket>, door: &Door) -> Result<Road, Error> {
+        let packet_bytes = door.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
+        let kept = RECEIVED_MAX * CHUNK_BYTES;
+        let (over, control) = (Over::Card(card, door.clone()), Policy::Delay);
+        Ok(Road { over, packet_bytes, kept, control })
+    }
+
+    /// Returns the road with the window that an address asks for.
+    fn at(self, at: &EtherAddress) -> Road {
+        Road { control: at.window.map_or(self.control, Policy::Fixed), ..self }
+    }
+}
+
+fn kept_by(socket: &OwnedFd) -> usize {
+    rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap_or(0)
 }
 
 impl Drop for PacketSockets {
@@ -182,6 +283,7 @@ impl Network for PacketSockets {
             streams: Sockets::new(ring, config)?,
             packets: None,
             listener: None,
+            door: None,
             server: None,
             key: None,
             failures: Vec::new(),
@@ -201,12 +303,9 @@ impl Network for PacketSockets {
     }
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
-        match listener.endpoint() {
-            Endpoint::Packets(address) => {
-                let address = *address;
-                self.receive(id, listener, address)
-            }
-            _ => self.streams.listen(id, listener),
+        match listener.endpoint().is_of_packets() {
+            true => self.receive(id, listener),
+            false => self.streams.listen(id, listener),
         }
     }
 
@@ -242,7 +341,7 @@ impl Network for PacketSockets {
 
     fn dial_to(&mut self, server: impl Into<Endpoint>) {
         match server.into() {
-            Endpoint::Packets(address) => self.server = Some(address),
+            packets if packets.is_of_packets() => self.server = Some(packets),
             other => self.streams.dial_to(other),
         }
     }
@@ -401,10 +500,13 @@ impl Migrate for PacketSockets {
 
 impl Dial for PacketSockets {
     fn dial(&mut self, now: Instant) -> ConnId {
-        let Some(server) = self.server else { return self.streams.dial(now) };
+        if self.server.is_none() {
+            return self.streams.dial(now);
+        }
         if self.packets.is_none()
-            && let Err(error) = self.call(server)
+            && let Err(error) = self.call()
         {
+            tracing::warn!(%error, "cannot dial");
             self.failed_dials = self.failed_dials.wrapping_add(1);
             let conn = ConnId { index: u32::MAX, generation: self.failed_dials };
             let reason = CloseReason::Unreachable(error.errno().unwrap_or(libc::ENOMEM));

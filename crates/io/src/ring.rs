@@ -69,6 +69,19 @@ pub struct RingEvent {
 
 const DATA_BITS: u32 = 56;
 
+/// A descriptor whose events end a park, and tell nothing else.
+struct Watch {
+    fd: i32,
+    /// The ring has an entry that watches.
+    is_armed: bool,
+}
+
+/// The numbers of the ring's own completions: of the waker, of a watched descriptor, and of the end
+/// of a watch.
+const OF_WAKER: u64 = 0;
+const OF_WATCH: u64 = 1;
+const OF_UNWATCH: u64 = 2;
+
 /// A handle to the thread's ring; clones refer to the same ring.
 #[derive(Clone)]
 pub struct Ring {
@@ -80,6 +93,9 @@ struct Inner {
     uring: IoUring,
     inboxes: [Vec<RingEvent>; OWNERS],
     waker_armed: bool,
+    watch: Option<Watch>,
+    /// An event loop waits for a descriptor of the ring's, so that no park tells when to watch.
+    has_bell: bool,
     /// The address range of the registered memory; empty if none is registered.
     registered: std::ops::Range<usize>,
     /// The index of the first device among the registered files, once there is a table of them.
@@ -119,6 +135,8 @@ impl Ring {
                 false => Vec::new(),
             }),
             waker_armed: false,
+            watch: None,
+            has_bell: false,
             registered: 0..0,
             device_files: None,
         };
@@ -141,6 +159,21 @@ impl Ring {
     /// packets have theirs.
     pub(crate) fn expect(&self, owner: Owner, most: usize) {
         self.inner.borrow_mut().inboxes[owner.index()].reserve(most);
+    }
+
+    /// Has the descriptor's events end each park. While the thread spins, they cost nothing: nobody
+    /// is told of them. There is one such descriptor.
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>) {
+        self.inner.borrow_mut().watch = Some(Watch { fd: fd.as_raw_fd(), is_armed: false });
+    }
+
+    /// Ends the watch, so that the ring lets go of the descriptor.
+    pub(crate) fn unwatch(&self) {
+        let mut inner = self.inner.borrow_mut();
+        if inner.watch.take().is_some_and(|watch| watch.is_armed) {
+            let entry = opcode::PollRemove::new(OF_WATCH).build().user_data(OF_UNWATCH);
+            inner.push(&entry);
+        }
     }
 
     /// Moves `owner`'s completions to the end of `events`.
@@ -233,6 +266,9 @@ impl Reactor for Ring {
     fn enter(&self, wait: Option<Option<Duration>>) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.arm_waker(&self.waker);
+        if wait.is_some() || inner.has_bell {
+            inner.arm_watch();
+        }
         inner.enter(wait);
         inner.sort_completions(&self.waker)
     }
@@ -249,6 +285,7 @@ impl Reactor for Ring {
         let fd = eventfd(0, flags).map_err(|e| fail(std::io::Error::from(e)))?;
         let registered = self.with_submitter(|s| s.register_eventfd(fd.as_raw_fd()));
         registered.map_err(fail)?;
+        self.inner.borrow_mut().has_bell = true;
         Ok(Bell { fd, is_counter: true })
     }
 }
@@ -270,6 +307,17 @@ impl Inner {
             let fd = types::Fd(waker.fd().as_raw_fd());
             self.push(&opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(0));
             self.waker_armed = true;
+        }
+    }
+
+    /// Begins to watch the descriptor, if it has no event yet; otherwise the next park ends at once.
+    fn arm_watch(&mut self) {
+        if let Some(watch) = &mut self.watch
+            && !std::mem::replace(&mut watch.is_armed, true)
+        {
+            let fd = types::Fd(watch.fd);
+            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OF_WATCH);
+            self.push(&entry);
         }
     }
 
@@ -301,18 +349,23 @@ impl Inner {
 
     fn sort_completions(&mut self, waker: &Waker) -> bool {
         let mut any = false;
-        let mut woken = false;
+        let (mut woken, mut watch_ended) = (false, false);
         for entry in self.uring.completion() {
             any = true;
             let data = entry.user_data();
             match (data >> DATA_BITS) as usize {
-                0 => woken = true,
+                0 if data == OF_WAKER => woken = true,
+                0 if data == OF_WATCH => watch_ended = true,
+                0 => {}
                 owner => self.inboxes[owner].push(event(&entry)),
             }
         }
         if woken {
             waker.clear();
             self.waker_armed = false;
+        }
+        if let Some(watch) = self.watch.as_mut().filter(|_| watch_ended) {
+            watch.is_armed = false;
         }
         any
     }

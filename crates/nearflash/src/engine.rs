@@ -113,7 +113,7 @@ impl AnyEngine {
     /// io_uring is forbidden, as in many containers. epoll costs some speed and nothing else.
     /// Packets need io_uring.
     pub(crate) fn new(address: &Address, options: &Options) -> Result<AnyEngine, Error> {
-        let in_packets = matches!(address.place, ServerEndpoint::Packets(_));
+        let in_packets = address.place.is_of_packets();
         match Ring::new() {
             Ok(ring) if in_packets => {
                 Engine::new(ring, address, options).map(Box::new).map(AnyEngine::Packets)
@@ -364,6 +364,7 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
         },
         ServerEndpoint::Network(name) => look_up(name).map(Endpoint::Internet),
         ServerEndpoint::Packets(name) => look_up(name).map(Endpoint::Packets),
+        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use contract::Mac;
 use wire::packets::{RECORD_ALIGN, TAG_BYTES};
 
 use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
@@ -70,7 +71,7 @@ impl Packet {
     pub fn new(bytes_max: usize) -> Packet {
         Packet {
             lane: 0,
-            to: Station::Ethernet { mac: [0; 6], queue: 0 },
+            to: Station::Ethernet { mac: Mac([0; 6]), port: 0 },
             own: Vec::with_capacity(bytes_max.next_multiple_of(RECORD_ALIGN)),
             parts: Vec::with_capacity(PARTS_MAX + 2),
             part_at: 0,

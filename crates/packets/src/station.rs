@@ -2,17 +2,19 @@
 
 use core::net::{IpAddr, SocketAddr};
 
+use contract::{Mac, Peer};
+
 /// The address of a peer, as a lane sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Station {
     /// An IP address and a UDP port.
     Internet(SocketAddr),
-    /// A network card in the local Ethernet segment, and a queue number behind it.
+    /// A port behind a network card of the local segment.
     Ethernet {
         /// The Ethernet address of the card.
-        mac: [u8; 6],
-        /// The number of the queue behind the card.
-        queue: u16,
+        mac: Mac,
+        /// The number of the port, by which processes are told apart.
+        port: u16,
     },
 }
 
@@ -21,6 +23,14 @@ impl Station {
     /// certain.
     pub(crate) fn is_loopback(&self) -> bool {
         matches!(self, Station::Internet(address) if address.ip().to_canonical().is_loopback())
+    }
+
+    /// Returns the peer at the station.
+    pub(crate) fn peer(&self) -> Peer {
+        match *self {
+            Station::Internet(address) => Peer::Packets(address),
+            Station::Ethernet { mac, port } => Peer::Ethernet { mac, port },
+        }
     }
 
     /// Returns a number for the address without its port. All addresses of one IPv6 /64 network
@@ -33,7 +43,7 @@ impl Station {
                 IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
             },
             Station::Ethernet { mac, .. } => {
-                mac.iter().fold(0xfffe, |number, byte| number << 8 | u64::from(*byte))
+                mac.0.iter().fold(0xfffe, |number, byte| number << 8 | u64::from(*byte))
             }
         }
     }
@@ -53,10 +63,10 @@ impl Station {
                 bytes[17..19].copy_from_slice(&v6.port().to_le_bytes());
                 bytes[19..23].copy_from_slice(&v6.scope_id().to_le_bytes());
             }
-            Station::Ethernet { mac, queue } => {
+            Station::Ethernet { mac, port } => {
                 bytes[0] = 1;
-                bytes[1..7].copy_from_slice(mac);
-                bytes[7..9].copy_from_slice(&queue.to_le_bytes());
+                bytes[1..7].copy_from_slice(&mac.0);
+                bytes[7..9].copy_from_slice(&port.to_le_bytes());
             }
         }
         bytes
@@ -77,7 +87,8 @@ mod tests {
         assert_eq!(network("10.0.0.1:1"), network("10.0.0.1:2"));
         assert_eq!(network("10.0.0.1:1"), network("[::ffff:10.0.0.1]:1"));
         assert_eq!(network("[2001:db8::1]:1"), network("[2001:db8::2]:1"));
-        let cards = [1, 2].map(|byte| Station::Ethernet { mac: [2, 0, 0, 0, 0, byte], queue: 0 });
+        let cards =
+            [1, 2].map(|byte| Station::Ethernet { mac: Mac([2, 0, 0, 0, 0, byte]), port: 1 });
         let all = [at("10.0.0.1:1"), at("10.0.0.2:1"), at("[2001:db8::1]:1"), cards[0], cards[1]];
         for (n, one) in all.iter().enumerate() {
             assert!(all[n + 1..].iter().all(|other| other.network() != one.network()), "{one:?}");

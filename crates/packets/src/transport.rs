@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, PacketReading,
-    Peer, Streams, TenantId, Ticket, Transport,
+    Streams, TenantId, Ticket, Transport,
 };
 
 use crate::channel::{REFUSED, RESET, TIMED_OUT};
@@ -250,8 +250,7 @@ impl<L: Lane> Packets<L> {
     }
 
     fn opened(&mut self, channel: ConnId, peer: Station) {
-        let Station::Internet(address) = peer else { return self.endpoint.close(channel) };
-        let peer = Peer::Packets(address);
+        let peer = peer.peer();
         if let Some(place) = self.conns.of_channel(channel) {
             if self.conns.at(place).state == State::Dialling {
                 self.conns.at(place).state = State::Open;

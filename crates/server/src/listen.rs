@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use contract::Protocol;
-use contract::{ListenerId, NamespaceId, Prelude};
+use contract::{EtherAddress, ListenerId, NamespaceId, Prelude};
 use io::{Endpoint, Listener, PreludeOf, ServerTls, TcpOptions, TlsPolicy, UnixPath};
 
 use crate::credentials::{read_secret, read_text};
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE]`,
+/// `reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&window=N&via=WAY]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
@@ -149,6 +150,8 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
                     reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE], \
+                    reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&\
+                    window=N&via=xdp|native|packet], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
@@ -174,6 +177,9 @@ impl ListenAt {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?)
+        } else if let Some(at) = place.strip_prefix("reflex+eth://") {
+            let parsed = at.parse::<EtherAddress>();
+            Endpoint::Ethernet(parsed.map_err(|error| format!("{url:?}: {error}; {FORM}"))?)
         } else if let Some(host) = place.strip_prefix("reflexs://") {
             tls = TlsOptions { by_scheme: true, policy: Some("required"), ..tls };
             look_up(host.trim_end_matches('/'), url)?.into()
@@ -219,6 +225,12 @@ impl ListenAt {
 
     /// Parses one option of the URL's query that is not a TLS option.
     fn take(&mut self, pair: &str) -> Result<(), String> {
+        if let (Some((key, value)), Endpoint::Ethernet(at)) =
+            (pair.split_once('='), &mut self.endpoint)
+            && at.take(key, value)
+        {
+            return Ok(());
+        }
         match (pair.split_once('='), &self.endpoint) {
             (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
                 let parsed = number.parse().ok().filter(|n| *n > 0);
@@ -230,7 +242,9 @@ impl ListenAt {
             (Some(("advertise", host)), _) if self.protocol == Protocol::NvmeTcp => {
                 self.advertised = Some(advertised(host)?);
             }
-            (Some(("key", file)), Endpoint::Packets(_)) if !file.is_empty() => {
+            (Some(("key", file)), Endpoint::Packets(_) | Endpoint::Ethernet(_))
+                if !file.is_empty() =>
+            {
                 self.packet_key = Some(PathBuf::from(file));
             }
             (Some(("mode", mode)), Endpoint::Unix(_)) => {
@@ -244,12 +258,13 @@ impl ListenAt {
         Ok(())
     }
 
-    /// Binds the listener and starts to listen.
-    pub fn bind(&self, options: &TcpOptions) -> Result<Listener, String> {
+    /// Binds the listener and starts to listen, for so many workers.
+    pub fn bind(&self, options: &TcpOptions, workers: usize) -> Result<Listener, String> {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),
             Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
             Endpoint::Packets(address) => Listener::bind_packets(*address),
+            Endpoint::Ethernet(at) => Listener::bind_ether(at, workers),
         };
         bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener))
     }
@@ -281,7 +296,7 @@ impl ListenAt {
             (Protocol::Reflex | Protocol::Nbd, Endpoint::Internet(_)) => {
                 "encrypt it with TLS (`tls=required`), or use a network that you trust"
             }
-            (_, Endpoint::Packets(_)) => {
+            (_, Endpoint::Packets(_) | Endpoint::Ethernet(_)) => {
                 "seal it with a key (`key=FILE`), or use a network that you trust"
             }
             _ => "use a network that you trust, or a tunnel",
@@ -328,6 +343,7 @@ pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
         (Endpoint::Internet(address), Protocol::Nbd) => format!("nbd://{address}"),
         (Endpoint::Internet(address), Protocol::Reflex) => format!("reflex://{address}"),
         (Endpoint::Packets(address), _) => format!("reflex+udp://{address}"),
+        (Endpoint::Ethernet(at), _) => format!("reflex+eth://{at}"),
         (Endpoint::Unix(path), Protocol::Nbd) => format!("nbd+unix:{path}"),
         (Endpoint::Unix(path), _) => format!("reflex+unix:{path}"),
     }

@@ -86,6 +86,10 @@ fn targets(filter: &str) -> Result<Targets, ParseError> {
 /// Reports the number of dropped events from time to time, as long as the process lives.
 pub(crate) fn tell_what_is_left_out() {
     let telling = || {
+        // Listeners are opened later, and their rights given up for the threads that follow.
+        if let Err(error) = io::give_up_card_rights() {
+            tracing::debug!(%error, "the thread of the log keeps its rights");
+        }
         loop {
             std::thread::sleep(PERIOD);
             let left_out = LIMITS.take_left_out() + ERRORS.take_left_out();

@@ -316,7 +316,7 @@ fn serve(
 /// Returns `true` if workers need the transport of packets beside streams. Without a listener of
 /// packets, streams have no additional cost.
 fn has_packets(listen: &[ListenAt]) -> bool {
-    listen.iter().any(|at| matches!(at.endpoint, io::Endpoint::Packets(_)))
+    listen.iter().any(|at| at.endpoint.is_of_packets())
 }
 
 /// Takes the signals that end a server.

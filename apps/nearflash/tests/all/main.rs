@@ -7,6 +7,7 @@ mod support;
 mod serving {
     mod access;
     mod bad_input;
+    mod ether;
     mod faults;
     mod interface;
     mod library;

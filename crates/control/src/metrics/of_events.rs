@@ -75,10 +75,10 @@ families! {
             })
         };
     packets_received: Counter[]
-        "Packets that arrived at listeners `reflex+udp://`."
+        "Packets that arrived at listeners `reflex+udp://` and `reflex+eth://`."
         => |_, out| out.count([], PacketReading::of_process().received);
     packets_sent: Counter[]
-        "Packets that left by listeners `reflex+udp://`."
+        "Packets that left by listeners `reflex+udp://` and `reflex+eth://`."
         => |_, out| out.count([], PacketReading::of_process().sent);
     packets_resent_pieces: Counter[]
         "Pieces of messages that were sent to clients again, because their packets were lost or refused: beside `packets_sent`, how much the network or the clients lose."

@@ -206,6 +206,7 @@ impl Kernel for Epoll {
             }
             Endpoint::Unix(path) => SocketAddrUnix::new(path.as_bytes())
                 .and_then(|address| rustix::net::connect(&socket, &address)),
+            Endpoint::Ethernet(_) => return Err(Errno::AFNOSUPPORT),
         };
         match begun {
             Ok(()) | Err(Errno::INPROGRESS) => {}

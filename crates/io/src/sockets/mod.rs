@@ -130,6 +130,9 @@ impl<K: Kernel> SocketsOver<K> {
     /// Starts a dial and returns its place, or the system's error.
     fn start_dial(&mut self) -> Result<u32, Errno> {
         let server = self.table.server.clone().expect("dial_to() was called before");
+        if matches!(server, Endpoint::Ethernet(_)) {
+            return Err(Errno::AFNOSUPPORT);
+        }
         let socket = rustix::net::socket_with(server.family(), SocketType::STREAM, K::FLAGS, None)?;
         self.tcp.apply(&socket, server.internet());
         let index = self.kernel.connect(&mut self.table, socket, &server)?;
@@ -162,10 +165,11 @@ impl<K: Kernel> Network for SocketsOver<K> {
     }
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
-        if let Endpoint::Packets(address) = listener.endpoint() {
+        if listener.endpoint().is_of_packets() {
             return Err(Error::new(format!(
-                "cannot receive packets at {address}: these workers were started for streams alone; \
-                 expected io_uring, and a listener of packets in the configuration at the start"
+                "cannot receive packets at {}: these workers were started for streams alone; \
+                 expected io_uring, and a listener of packets in the configuration at the start",
+                listener.endpoint()
             )));
         }
         if listener.tls.is_some() && self.table.spread.is_none() {

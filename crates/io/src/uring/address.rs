@@ -9,6 +9,7 @@ pub(crate) enum SocketAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),
     Unix(libc::sockaddr_un),
+    Link(libc::sockaddr_ll),
 }
 
 impl SocketAddress {
@@ -19,6 +20,9 @@ impl SocketAddress {
                 ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
             }
             SocketAddress::V6(address) => {
+                ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
+            }
+            SocketAddress::Link(address) => {
                 ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
             }
             // A path ends at its zero byte, which is always there.
@@ -36,6 +40,7 @@ impl From<&Endpoint> for SocketAddress {
                 return SocketAddress::from(*address);
             }
             Endpoint::Unix(path) => path.as_bytes(),
+            Endpoint::Ethernet(address) => unreachable!("no stream leads to {address}"),
         };
         let family = libc::AF_UNIX as libc::sa_family_t;
         let mut unix = libc::sockaddr_un { sun_family: family, sun_path: [0; 108] };

@@ -8,6 +8,7 @@ mod rig;
 mod descriptors;
 mod devices;
 mod direct;
+mod ether;
 mod packets;
 mod sockets;
 mod tls;

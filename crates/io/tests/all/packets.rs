@@ -9,9 +9,9 @@ use nearflash_io::{Endpoint, Listener, Network, PacketKey, PacketSockets, Socket
 
 use crate::rig::{End, buf};
 
-type Packets = End<PacketSockets>;
+pub(crate) type Packets = End<PacketSockets>;
 
-fn end() -> Packets {
+pub(crate) fn end() -> Packets {
     let config =
         SocketsConfig { connections_max: 300, frames_max: 512, ..SocketsConfig::default() };
     End::with(config)
@@ -35,15 +35,15 @@ fn client(server: SocketAddr) -> Packets {
 
 /// The events of both ends.
 #[derive(Default)]
-struct Seen {
-    opened: Vec<ConnId>,
-    closed: Vec<(ConnId, CloseReason)>,
-    bytes: std::collections::BTreeMap<ConnId, Vec<u8>>,
-    sent: usize,
+pub(crate) struct Seen {
+    pub(crate) opened: Vec<ConnId>,
+    pub(crate) closed: Vec<(ConnId, CloseReason)>,
+    pub(crate) bytes: std::collections::BTreeMap<ConnId, Vec<u8>>,
+    pub(crate) sent: usize,
 }
 
 impl Seen {
-    fn follow(&mut self, end: &mut Packets) {
+    pub(crate) fn follow(&mut self, end: &mut Packets) {
         for event in end.turn() {
             match event {
                 NetEvent::Opened { conn, listener, .. } => {
@@ -63,7 +63,12 @@ impl Seen {
 }
 
 /// Turns both ends until the condition holds.
-fn until(a: &mut Packets, b: &mut Packets, seen: &mut [Seen; 2], what: fn(&[Seen; 2]) -> bool) {
+pub(crate) fn until(
+    a: &mut Packets,
+    b: &mut Packets,
+    seen: &mut [Seen; 2],
+    what: impl Fn(&[Seen; 2]) -> bool,
+) {
     let deadline = a.clock.now() + Duration::from_secs(60);
     while !what(seen) {
         assert!(a.clock.now() < deadline, "it never came");
@@ -72,7 +77,7 @@ fn until(a: &mut Packets, b: &mut Packets, seen: &mut [Seen; 2], what: fn(&[Seen
     }
 }
 
-fn byte(conn: usize, at: usize) -> u8 {
+pub(crate) fn byte(conn: usize, at: usize) -> u8 {
     (conn * 31 + at / 7 + at) as u8
 }
 

@@ -126,6 +126,7 @@ fn plain_stream(endpoint: &Endpoint) -> Box<dyn Stream> {
         Endpoint::Internet(address) => Box::new(TcpStream::connect(address).unwrap()),
         Endpoint::Unix(path) => Box::new(UnixStream::connect(path.to_string()).unwrap()),
         Endpoint::Packets(address) => panic!("no stream leads to {address}"),
+        Endpoint::Ethernet(address) => panic!("no stream leads to {address}"),
     }
 }
 

@@ -17,6 +17,7 @@ pub struct Arguments {
     /// `in_capsule=false`, `host=NQN`), `nbd://HOST:PORT/EXPORT` or `nbd+unix:PATH?export=EXPORT`,
     /// `reflexs://` or `nbds://` over TLS (with `?ca=FILE`, `fingerprint=SHA256`, `name=NAME`),
     /// `reflex+udp://HOST:PORT` in packets (with `?key=FILE` for sealed ones),
+    /// `reflex+eth://INTERFACE/MAC` in frames of Ethernet (with `?key=FILE`, `port=N`, `via=WAY`),
     /// or a device such as `null:1GiB`, `mem:1GiB`, `sim:a` or `file:PATH?size=1GiB`
     pub(super) target: Target,
     /// Share of reads among the requests, 0 to 100

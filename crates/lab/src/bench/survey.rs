@@ -66,6 +66,13 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
         (PermissionDenied, Endpoint::Unix(_)) => {
             "this user may not use the socket: the server's `?mode=` says who may"
         }
+        (PermissionDenied, Endpoint::Ethernet(_)) => {
+            "raw Ethernet needs the capability CAP_NET_RAW: run it as root"
+        }
+        (_, Endpoint::Ethernet(_)) => {
+            "is the server running, is the address that of its card, and is the interface up and in \
+             one segment with it?"
+        }
         (_, Endpoint::Unix(_)) => "is the path right?",
         _ => "is the address right, and does no firewall stand between?",
     }
@@ -79,12 +86,10 @@ pub(super) fn look(
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
     match Ring::new() {
-        Ok(ring) if matches!(server.endpoint, Endpoint::Packets(_)) => {
+        Ok(ring) if server.endpoint.is_of_packets() => {
             look_on::<PacketSockets>(&ring, server, options, namespace)
         }
-        Err(no_ring) if matches!(server.endpoint, Endpoint::Packets(_)) => {
-            Err(Failure::Local(no_ring))
-        }
+        Err(no_ring) if server.endpoint.is_of_packets() => Err(Failure::Local(no_ring)),
         Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
         Err(no_ring) => {
             errln!("note: {no_ring}; using epoll, which is a little slower");

@@ -134,6 +134,7 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
         ServerEndpoint::Network(host) => Ok(look_up(host)?.into()),
         ServerEndpoint::Packets(host) => Ok(Endpoint::Packets(look_up(host)?)),
+        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
     }
 }
 

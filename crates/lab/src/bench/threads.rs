@@ -172,13 +172,11 @@ fn remote(
     job: Job,
 ) -> Result<End, String> {
     match Ring::new() {
-        Ok(ring) if matches!(server.endpoint, io::Endpoint::Packets(_)) => {
+        Ok(ring) if server.endpoint.is_of_packets() => {
             remote_on::<PacketSockets>(&ring, server, namespace, options, job)
         }
         Ok(ring) => remote_on::<Sockets>(&ring, server, namespace, options, job),
-        Err(no_ring) if matches!(server.endpoint, io::Endpoint::Packets(_)) => {
-            Err(no_ring.to_string())
-        }
+        Err(no_ring) if server.endpoint.is_of_packets() => Err(no_ring.to_string()),
         // The survey has told so already.
         Err(no_ring) => match EpollReactor::new() {
             Ok(epoll) => remote_on::<EpollSockets>(&epoll, server, namespace, options, job),

@@ -211,6 +211,8 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
             to.put([2]);
             to.put(uid.to_le_bytes());
         }
+        // Connections in packets do not move.
+        Peer::Ethernet { .. } => return Err(Unfit::Value("peer")),
     }
     to.put(parcel.listener.place().to_le_bytes());
     put_sight(to, &parcel.sight)?;

@@ -234,7 +234,7 @@ impl Listeners<'_> {
         check_lead(&at, |number| named.contains(&number))?;
         tenancy::make_default(&at, config, &self.0.ground.tenants).map_err(invalid)?;
         let lead = tenancy::lead(&at, &self.0.ground.tenants.registry()).map_err(invalid)?;
-        let bound = at.bind(&self.0.ground.tcp);
+        let bound = at.bind(&self.0.ground.tcp, self.0.ground.workers);
         let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
         let open = Open::of(&listener, at);
         Ok(Bound { open, lead, listener })

@@ -25,7 +25,8 @@ pub struct Args {
     /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE],
     /// nvme-tcp://HOST:PORT, nbd://HOST:PORT or nbd+unix:PATH; with TLS
     /// reflexs://HOST:PORT?certificate=FILE&key=FILE, or nbds:// likewise; in packets
-    /// reflex+udp://HOST:PORT[?key=FILE]; repeatable
+    /// reflex+udp://HOST:PORT[?key=FILE], in frames of Ethernet reflex+eth://INTERFACE?key=FILE;
+    /// repeatable
     #[arg(long, value_name = "URL")]
     pub(super) listen: Vec<String>,
     /// Number of workers, or MIN..MAX for as many as the load needs [default: 1]

@@ -59,6 +59,9 @@ fn is_dual() -> bool {
 
 /// Returns true if two listeners cannot be open at these addresses at the same time.
 fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
+    if let (Endpoint::Ethernet(one), Endpoint::Ethernet(other)) = (one, other) {
+        return (one.interface(), one.port) == (other.interface(), other.port);
+    }
     let (one, other) = match (one, other) {
         (Endpoint::Internet(one), Endpoint::Internet(other))
         | (Endpoint::Packets(one), Endpoint::Packets(other)) => (one, other),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::ListenerId;
 use control::Tenants;
 use control::admin::{Running, scrape_router};
-use io::{Listener, TcpOptions};
+use io::{Endpoint, Listener, TcpOptions};
 
 use super::args::Args;
 use crate::admin::{self, Crew, Office, Opened};
@@ -44,7 +44,7 @@ impl Doors {
             let passed =
                 successor.as_mut().map(|successor| successor.listener(at)).transpose()?.flatten();
             let mut listener =
-                passed.map_or_else(|| at.bind(tcp), |listener| at.secure(listener))?;
+                passed.map_or_else(|| at.bind(tcp, workers), |listener| at.secure(listener))?;
             listener.widen(workers).map_err(|error| error.to_string())?;
             if let Some(warning) = at.exposure(listener.endpoint()) {
                 tracing::warn!("{warning}");
@@ -52,6 +52,10 @@ impl Doors {
             urls.push(at.url_at(listener.endpoint()));
             open.push(Open::of(&listener, at.clone()));
             listeners.push((at.id, listener));
+        }
+        if listen_at.iter().any(|at| matches!(at.endpoint, Endpoint::Ethernet(_))) {
+            // Threads that are started from now on have no rights to the network's cards either.
+            io::give_up_card_rights().map_err(|error| error.to_string())?;
         }
         let (sockets, apis) = (Vec::new(), Vec::new());
         Ok(Doors { listeners, open, urls, sockets, apis, upgrade: None })

@@ -68,7 +68,7 @@ impl Draft {
             clash::check(config, &listen, beside.metrics, mistakes);
             check_admin(&config.admin, mistakes);
             let size = crew_size(config, mistakes);
-            check_packets(config, &listen, size, mistakes);
+            check_packets(config, &listen, (size, beside.insecure), mistakes);
             let limits = config.limits_or(mistakes);
             check_names(config, mistakes);
             let specs = config.specs_or(mistakes);
@@ -128,14 +128,27 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes
 }
 
 /// Reports settings that the transport of packets does not support.
-fn check_packets(config: &Config, listen: &[ListenAt], size: CrewSize, mistakes: &mut Mistakes) {
-    let packets = listen.iter().filter(|at| matches!(at.endpoint, Endpoint::Packets(_)));
+fn check_packets(
+    config: &Config,
+    listen: &[ListenAt],
+    (size, insecure): (CrewSize, bool),
+    mistakes: &mut Mistakes,
+) {
+    let packets = listen.iter().filter(|at| at.endpoint.is_of_packets());
     for (n, at) in packets.enumerate() {
         let url = url(at.protocol, &at.endpoint);
         let place = config.place_of_listener(at.number);
         if size.least < size.most {
             let what = format!(
                 "{url}: {size} workers; expected a fixed number, as associations stay with theirs"
+            );
+            mistakes.add(place, what);
+        }
+        let is_open = matches!(at.endpoint, Endpoint::Ethernet(_)) && at.packet_key.is_none();
+        if is_open && !insecure {
+            let what = format!(
+                "{url}: whoever is in the segment can read and forge frames; seal them with a key \
+                 (key=FILE), or go without with --insecure"
             );
             mistakes.add(place, what);
         }

@@ -179,13 +179,13 @@ fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Returns the addresses of a server's listeners from its `ready` line, without Unix sockets, whose
-/// paths the tests choose.
+/// Returns the addresses of a server's listeners from its `ready` line, without Unix sockets and
+/// Ethernet, whose places the tests choose.
 fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
     let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
     urls.split(' ')
-        .filter(|url| !url.contains("+unix:"))
+        .filter(|url| !url.contains("+unix:") && !url.contains("+eth:"))
         .map(|url| address(url).unwrap_or_else(|| panic!("no URL: {url:?}")))
         .collect()
 }

@@ -1,28 +1,29 @@
-//! Packets over UDP: a socket on the worker's ring (docs/adr/0035-udp.md).
+//! Packets over a socket on the worker's ring: of UDP (docs/adr/0035-udp.md), or of an Ethernet card
+//! (docs/adr/0046-raw-ethernet.md).
 //!
-//! A multishot receive fills provided buffers; packets of one size that arrive together are one
-//! completion (`UDP_GRO`). A run of packets to one station is one send (`UDP_SEGMENT`). No
-//! privilege is needed.
+//! A multishot receive fills provided buffers. Over UDP, packets of one size that arrive together are
+//! one completion (`UDP_GRO`), and a run of packets to one station is one send (`UDP_SEGMENT`). Over
+//! Ethernet, each packet is a frame, and each frame a completion and a send.
 
 // UNSAFETY: entries point into blocks that stay until their completion.
 #![allow(unsafe_code)]
-
-mod block;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use contract::{Buf, SizeClass};
+use contract::{Buf, Mac, SizeClass};
 use io_uring::types::RecvMsgOut;
 use io_uring::{cqueue, opcode, types};
 use packets::{Arrived, Lane, Station};
 use rustix::net::SendFlags;
 
-use self::block::Block;
+use super::block::{Block, RUN_BYTES};
+use super::kind::SocketKind;
+use crate::ether::PORTS_BYTES as PORTS;
 use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
-use crate::{Error, Owner, Ring, RingEvent, carve, datagram};
+use crate::{Error, Owner, Ring, RingEvent, carve, datagram, ether};
 
 /// The provided-buffer group of the lane.
 const GROUP: u16 = 1;
@@ -35,7 +36,7 @@ const CONTROL_BYTES: usize = 24;
 /// message.
 const PACKET_AT: usize = 16 + NAME_BYTES + CONTROL_BYTES;
 
-/// Bytes of a receive buffer: a datagram has less than 64 KiB.
+/// Bytes of a receive buffer for UDP: a datagram has less than 64 KiB.
 const LANDING_BYTES: usize = (64 << 10) + 4096;
 
 /// The number of the receive's completions, and of the end of its cancellation. A send has the
@@ -68,11 +69,11 @@ enum Receive {
     Over,
 }
 
-/// A lane over a UDP socket.
-pub(crate) struct UdpLane {
+/// A lane over a socket.
+pub(crate) struct SocketLane {
     ring: Ring,
     socket: Arc<OwnedFd>,
-    is_connected: bool,
+    kind: SocketKind,
     landings: usize,
     provided: ProvidedBuffers,
     /// The header of the receive, which the kernel may read at any time, so it is never freed.
@@ -90,7 +91,7 @@ pub(crate) struct UdpLane {
     completions: Vec<RingEvent>,
 }
 
-impl UdpLane {
+impl SocketLane {
     /// Returns a lane over a bound socket, or a connected one.
     ///
     /// # Errors
@@ -98,10 +99,17 @@ impl UdpLane {
     pub(crate) fn new(
         ring: &Ring,
         socket: Arc<OwnedFd>,
-        is_connected: bool,
+        kind: SocketKind,
         sizes: LaneSizes,
-    ) -> Result<UdpLane, Error> {
+    ) -> Result<SocketLane, Error> {
         let LaneSizes { landings, spares, blocks, packet_bytes } = sizes;
+        let (landing_bytes, block_bytes) = match kind {
+            SocketKind::Udp { .. } => (LANDING_BYTES, RUN_BYTES),
+            SocketKind::Ethernet { .. } => {
+                let payload = PORTS + packet_bytes;
+                (PACKET_AT + payload, payload)
+            }
+        };
         let class = SizeClass { bytes: packet_bytes, count: spares };
         let numbered = |buf: Buf| {
             let index = buf.index() + landings as u32;
@@ -112,18 +120,18 @@ impl UdpLane {
             msg_controllen: CONTROL_BYTES as _,
             ..EMPTY_HEADER
         };
-        Ok(UdpLane {
+        Ok(SocketLane {
             ring: ring.clone(),
             socket,
-            is_connected,
+            kind,
             landings,
-            provided: ProvidedBuffers::register(ring, GROUP, LANDING_BYTES, landings)?,
+            provided: ProvidedBuffers::register(ring, GROUP, landing_bytes, landings)?,
             header: Box::leak(Box::new(header)),
             receive: Receive::Idle,
             spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
-            cuts: true,
+            cuts: matches!(kind, SocketKind::Udp { .. }),
             open: None,
-            free: (0..blocks).map(|_| Block::new()).collect(),
+            free: (0..blocks).map(|_| Block::new(block_bytes)).collect(),
             flying: (0..blocks).map(|_| None).collect(),
             completions: Vec::with_capacity(blocks + landings),
         })
@@ -182,18 +190,19 @@ impl UdpLane {
     fn land(&mut self, buf: Buf, bytes: usize, arrived: &mut Vec<Arrived>) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
-        let from = found.as_ref().and_then(|out| address(out.name_data()));
-        let (Some(out), Some(from)) = (found, from.map(Station::Internet)) else {
+        let from = found.as_ref().and_then(|out| station(out.name_data(), out.payload_data()));
+        let (Some(out), Some((from, before))) = (found, from) else {
             return self.provided.give(buf);
         };
-        let whole = out.payload_data().len();
+        let payload = &out.payload_data()[before..];
+        let whole = payload.len();
         let each = run_of(out.control_data()).unwrap_or(whole).max(1);
         let is_plenty = 4 * self.provided.available() >= self.landings;
         if whole <= each && is_plenty {
-            let (lane, at, bytes, is_marked) = (0, PACKET_AT, whole, false);
+            let (lane, at, bytes, is_marked) = (0, PACKET_AT + before, whole, false);
             return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
         }
-        for packet in out.payload_data().chunks(each) {
+        for packet in payload.chunks(each) {
             // Without a buffer, or too large for one, it counts as lost on the way.
             let Some(mut buf) = self.spares.pop_if(|buf| packet.len() <= buf.capacity()) else {
                 break;
@@ -219,7 +228,7 @@ impl UdpLane {
     /// Sends the run to which packets were added.
     fn flush(&mut self) {
         let Some(mut block) = self.open.take() else { return };
-        let message = block.message(self.is_connected);
+        let message = block.message(self.kind);
         let place = self.flying.iter().position(Option::is_none).expect("as many as blocks");
         self.flying[place] = Some(block);
         let fd = types::Fd(self.socket.as_raw_fd());
@@ -229,7 +238,7 @@ impl UdpLane {
     }
 }
 
-impl Lane for UdpLane {
+impl Lane for SocketLane {
     fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.drain(Owner::PACKETS, &mut completions);
@@ -266,15 +275,24 @@ impl Lane for UdpLane {
             self.flush();
         }
         let open = self.open.get_or_insert_with(|| self.free.pop().expect("there is room"));
-        open.append(to, course, bytes, parts);
+        match (self.kind, to) {
+            (SocketKind::Ethernet { port, .. }, Station::Ethernet { port: receiver, .. }) => {
+                open.append((to, &ether::ports(receiver, port)), None, bytes, parts);
+            }
+            _ => open.append((to, &[]), course, bytes, parts),
+        }
     }
 
     fn part(&mut self, to: Station, packet: &[u8]) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // Nobody needs to hear that nobody heard.
-        let _ = match to {
-            Station::Internet(to) if !self.is_connected => {
+        let _ = match (self.kind, to) {
+            (SocketKind::Udp { is_connected: false }, Station::Internet(to)) => {
                 rustix::net::sendto(&self.socket, packet, flags, &to)
+            }
+            (SocketKind::Ethernet { index, port }, Station::Ethernet { mac, port: receiver }) => {
+                let frame = [&ether::ports(receiver, port)[..], packet].concat();
+                return ether::send(&self.socket, index, mac, &frame);
             }
             _ => rustix::net::send(&self.socket, packet, flags),
         };
@@ -287,7 +305,7 @@ impl Lane for UdpLane {
 
     fn renew(&mut self, to: Station) {
         if let Station::Internet(server) = to
-            && self.is_connected
+            && self.kind == (SocketKind::Udp { is_connected: true })
             && let Err(error) = datagram::reconnect(&self.socket, server)
         {
             tracing::debug!(%error, "cannot look for the way to the server anew");
@@ -300,7 +318,7 @@ impl Lane for UdpLane {
     }
 }
 
-impl Drop for UdpLane {
+impl Drop for SocketLane {
     /// Leaks the memory that the kernel may still read.
     fn drop(&mut self) {
         for block in self.flying.iter_mut().filter_map(Option::take) {
@@ -309,7 +327,20 @@ impl Drop for UdpLane {
     }
 }
 
-/// Returns the address that the kernel wrote.
+/// Returns the station that a payload came from, by the name that the kernel wrote, and the number
+/// of bytes before the packet.
+fn station(name: &[u8], payload: &[u8]) -> Option<(Station, usize)> {
+    let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
+    if i32::from(family) != libc::AF_PACKET {
+        return Some((Station::Internet(address(name)?), 0));
+    }
+    let at = std::mem::offset_of!(libc::sockaddr_ll, sll_addr);
+    let mac = Mac(name.get(at..at + 6)?.try_into().ok()?);
+    let is_of_one = !mac.is_of_many();
+    is_of_one.then_some((Station::Ethernet { mac, port: ether::sender(payload)? }, PORTS))
+}
+
+/// Returns the address of the Internet protocol that the kernel wrote.
 fn address(name: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
@@ -345,7 +376,8 @@ mod tests {
         let socket = Arc::new(datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap());
         let server: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         let sizes = LaneSizes { landings: 8, spares: 16, blocks: 4, packet_bytes: 1200 };
-        let mut lane = UdpLane::new(&ring, socket, false, sizes).unwrap();
+        let kind = SocketKind::Udp { is_connected: false };
+        let mut lane = SocketLane::new(&ring, socket, kind, sizes).unwrap();
         let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut held = Vec::new();
         for n in 0..16 {

@@ -1,13 +1,15 @@
 //! The packets of one send: a run to one station, of equal size except for the last, which the
-//! kernel cuts apart (`UDP_SEGMENT`, udp(7)).
+//! kernel cuts apart (`UDP_SEGMENT`, udp(7)). Over Ethernet, each packet is a run.
 
 use packets::Station;
 
+use super::kind::SocketKind;
+use crate::ether;
 use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::uring::address::SocketAddress;
 
 /// Maximum bytes of a run: those of one UDP datagram.
-const RUN_BYTES: usize = 65_000;
+pub(super) const RUN_BYTES: usize = 65_000;
 
 /// Maximum packets of a run: the kernel's limit (`UDP_MAX_SEGMENTS`).
 const RUN_PACKETS: usize = 64;
@@ -34,13 +36,14 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new() -> Box<Block> {
+    /// Returns a block for so many bytes.
+    pub(super) fn new(bytes: usize) -> Box<Block> {
         Box::new(Block {
             header: EMPTY_HEADER,
             vector: EMPTY_PIECE,
             name: None,
             control: [0; CONTROL_WORDS],
-            bytes: Vec::with_capacity(RUN_BYTES),
+            bytes: Vec::with_capacity(bytes),
             to: None,
             course: None,
             packet_bytes: 0,
@@ -67,10 +70,10 @@ impl Block {
         self.count == 0 || follows
     }
 
-    /// Appends a packet for which [`takes`](Block::takes) is true.
+    /// Appends a packet for which [`takes`](Block::takes) is true, with `before` before it.
     pub(super) fn append<'a>(
         &mut self,
-        to: Station,
+        (to, before): (Station, &[u8]),
         course: Option<u8>,
         bytes: usize,
         parts: impl Iterator<Item = &'a [u8]>,
@@ -78,6 +81,7 @@ impl Block {
         if self.count == 0 {
             (self.to, self.course, self.packet_bytes) = (Some(to), course, bytes);
         }
+        self.bytes.extend_from_slice(before);
         let at = self.bytes.len();
         parts.for_each(|part| self.bytes.extend_from_slice(part));
         debug_assert!(self.bytes.len() == at + bytes, "a packet has its size");
@@ -86,9 +90,14 @@ impl Block {
     }
 
     /// Returns the message header, which points into the block.
-    pub(super) fn message(&mut self, is_connected: bool) -> *const libc::msghdr {
-        self.name = match self.to {
-            Some(Station::Internet(address)) if !is_connected => Some(address.into()),
+    pub(super) fn message(&mut self, kind: SocketKind) -> *const libc::msghdr {
+        self.name = match (self.to, kind) {
+            (Some(Station::Internet(address)), SocketKind::Udp { is_connected: false }) => {
+                Some(address.into())
+            }
+            (Some(Station::Ethernet { mac, .. }), SocketKind::Ethernet { index, .. }) => {
+                Some(SocketAddress::Link(ether::link_address(index, mac)))
+            }
             _ => None,
         };
         (self.header.msg_name, self.header.msg_namelen) = match &self.name {
@@ -120,9 +129,9 @@ mod tests {
     #[test]
     fn a_run_ends_with_a_smaller_packet_another_station_or_its_size() {
         let station = |port| Station::Internet(([127, 0, 0, 1], port).into());
-        let mut block = Block::new();
+        let mut block = Block::new(RUN_BYTES);
         let (bytes, one) = ([7; 1400], Some(1));
-        block.append(station(1), one, 1400, [&bytes[..]].into_iter());
+        block.append((station(1), &[]), one, 1400, [&bytes[..]].into_iter());
         assert!(block.takes(station(1), one, 1400, true) && block.takes(station(1), one, 60, true));
         assert!(!block.takes(station(1), one, 1400, false), "nobody cuts it apart");
         for other in [None, Some(2)] {
@@ -131,12 +140,12 @@ mod tests {
         assert!(
             !block.takes(station(2), one, 1400, true) && !block.takes(station(1), one, 1401, true)
         );
-        block.append(station(1), one, 60, [&bytes[..20], &bytes[..40]].into_iter());
+        block.append((station(1), &[]), one, 60, [&bytes[..20], &bytes[..40]].into_iter());
         assert!(!block.takes(station(1), one, 60, true));
         block.clear();
         let mut count = 0;
         while block.takes(station(1), one, 1400, true) {
-            block.append(station(1), one, 1400, [&bytes[..]].into_iter());
+            block.append((station(1), &[]), one, 1400, [&bytes[..]].into_iter());
             count += 1;
         }
         assert_eq!(count, RUN_BYTES / 1400);

@@ -1,0 +1,225 @@
+//! Addresses in a segment of Ethernet: of cards, and of what listens at a card.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+
+/// The address of a network card in its segment (IEEE 802, EUI-48).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Returns `true` if no single card has the address: its group bit is set, or it is zero.
+    pub fn is_of_many(&self) -> bool {
+        self.0[0] & 1 != 0 || self.0 == [0; 6]
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl FromStr for Mac {
+    type Err = EtherError;
+
+    fn from_str(text: &str) -> Result<Mac, EtherError> {
+        let (mut bytes, mut parts) = ([0; 6], text.split(':'));
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or(EtherError::Mac)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| EtherError::Mac)?;
+        }
+        let mac = Mac(bytes);
+        if parts.next().is_some() || mac.is_of_many() { Err(EtherError::Mac) } else { Ok(mac) }
+    }
+}
+
+/// A place in a segment of Ethernet: a network interface of this machine, and what is reached by it
+/// or listens at it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EtherAddress {
+    interface: String,
+    /// The card of the server; `None` for the card of the interface itself.
+    pub mac: Option<Mac>,
+    /// The server's port, by which servers at one card are told apart.
+    pub port: u16,
+    /// The way of frames through the kernel; `None` for the best one that is allowed.
+    pub via: Option<EtherVia>,
+    /// Packets in flight to each peer, whatever the delay; `None` for a window that follows the delay.
+    pub window: Option<u16>,
+}
+
+/// A way of frames through the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EtherVia {
+    /// By an AF_XDP socket, behind the card's driver.
+    Xdp,
+    /// By an AF_XDP socket, in the card's driver.
+    Native,
+    /// By a packet socket.
+    Packet,
+}
+
+impl EtherVia {
+    /// All ways with their names in URLs.
+    const NAMES: [(&'static str, EtherVia); 3] =
+        [("xdp", EtherVia::Xdp), ("native", EtherVia::Native), ("packet", EtherVia::Packet)];
+
+    fn name(self) -> &'static str {
+        let found = EtherVia::NAMES.into_iter().find(|(_, via)| *via == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+/// The reason that a text is no place in a segment of Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EtherError {
+    /// The name of the interface is missing, or is none.
+    Interface,
+    /// The address of the card is not six bytes, or not of a single card.
+    Mac,
+}
+
+impl fmt::Display for EtherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EtherError::Interface => "the name of a network interface is missing, as in eth1",
+            EtherError::Mac => "expected the address of a card, such as 02:00:00:00:00:02",
+        })
+    }
+}
+
+impl core::error::Error for EtherError {}
+
+impl EtherAddress {
+    /// The port that servers have unless they are told another one.
+    pub const PORT: u16 = 7420;
+
+    /// Maximum bytes of an interface's name: the kernel takes 16 with the final zero
+    /// (`netdevice(7)`).
+    pub const INTERFACE_BYTES_MAX: usize = 15;
+
+    /// Returns the name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Takes an option of a URL. Returns `false` if it is another, or its value is wrong.
+    pub fn take(&mut self, key: &str, value: &str) -> bool {
+        let named = EtherVia::NAMES.into_iter().find(|(name, _)| *name == value);
+        match (key, value.parse::<u16>(), named) {
+            ("port", Ok(port), _) if port > 0 => self.port = port,
+            ("window", Ok(packets), _) if packets > 0 => self.window = Some(packets),
+            ("via", _, Some((_, via))) => self.via = Some(via),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Returns the address with that of a card.
+    pub fn at_card(&self, mac: Mac) -> EtherAddress {
+        EtherAddress { mac: Some(mac), ..self.clone() }
+    }
+
+    /// Returns the options of a URL that differ from the usual ones.
+    pub fn options(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let port = (self.port != EtherAddress::PORT).then(|| ("port", self.port.to_string()));
+        let via = self.via.map(|via| ("via", via.name().to_owned()));
+        let window = self.window.map(|packets| ("window", packets.to_string()));
+        port.into_iter().chain(via).chain(window)
+    }
+
+    /// Returns the address without its options: `INTERFACE` or `INTERFACE/MAC`.
+    pub fn place(&self) -> impl fmt::Display + '_ {
+        Place(self)
+    }
+}
+
+struct Place<'a>(&'a EtherAddress);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.interface)?;
+        self.0.mac.map_or(Ok(()), |mac| write!(f, "/{mac}"))
+    }
+}
+
+impl FromStr for EtherAddress {
+    type Err = EtherError;
+
+    /// Parses `INTERFACE` or `INTERFACE/MAC`, which a slash may follow.
+    fn from_str(text: &str) -> Result<EtherAddress, EtherError> {
+        let (interface, rest) = text.split_once('/').unwrap_or((text, ""));
+        let is_name = |c: char| c.is_ascii_graphic() && !matches!(c, ':' | '?' | '&');
+        let is_long = interface.len() > EtherAddress::INTERFACE_BYTES_MAX;
+        if interface.is_empty() || is_long || !interface.chars().all(is_name) {
+            return Err(EtherError::Interface);
+        }
+        let mac = rest.strip_suffix('/').unwrap_or(rest);
+        let mac = if mac.is_empty() { None } else { Some(mac.parse()?) };
+        Ok(EtherAddress {
+            interface: interface.to_owned(),
+            mac,
+            port: EtherAddress::PORT,
+            via: None,
+            window: None,
+        })
+    }
+}
+
+impl fmt::Display for EtherAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.place())?;
+        for (n, (key, value)) in self.options().enumerate() {
+            write!(f, "{}{key}={value}", if n == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_read_and_write_the_same() {
+        for text in ["eth1", "br0.7", "eth1/02:00:00:00:00:0a", "enp1s0f0np0/fe:ff:ff:ff:ff:ff"] {
+            assert_eq!(text.parse::<EtherAddress>().unwrap().to_string(), text);
+        }
+        let mut place: EtherAddress = "eth1/02:00:00:00:00:02/".parse().unwrap();
+        assert!(place.take("port", "7421"));
+        assert_eq!(place.to_string(), "eth1/02:00:00:00:00:02?port=7421");
+        assert!(place.take("via", "native"));
+        assert_eq!(place.to_string(), "eth1/02:00:00:00:00:02?port=7421&via=native");
+        assert!(place.take("via", "packet") && place.via == Some(EtherVia::Packet));
+        assert!(place.take("window", "64"));
+        assert!(place.to_string().ends_with("?port=7421&via=packet&window=64"), "{place}");
+        for (key, value) in [
+            ("via", "udp"),
+            ("window", "0"),
+            ("port", "0"),
+            ("port", "65536"),
+            ("port", ""),
+            ("key", "1"),
+        ] {
+            assert!(!place.take(key, value), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<EtherAddress>().unwrap_err();
+        for text in ["", "/02:00:00:00:00:02", "an interface", "0123456789abcdef", "eth1:7420"] {
+            assert_eq!(error(text), EtherError::Interface, "{text}");
+        }
+        for mac in ["02:00:00:00:00", "02:00:00:00:00:02:03", "2:0:0:0:0:2", "02:00:00:00:00:0g"] {
+            assert_eq!(error(&alloc::format!("eth1/{mac}")), EtherError::Mac, "{mac}");
+        }
+        for many in ["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"] {
+            assert_eq!(error(&alloc::format!("eth1/{many}")), EtherError::Mac, "{many}");
+        }
+    }
+}

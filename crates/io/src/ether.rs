@@ -1,0 +1,440 @@
+//! Ethernet cards: their facts, claims of ports, and packet sockets at them
+//! (docs/adr/0046-raw-ethernet.md).
+//!
+//! Each packet has four bytes of ours before it in its frame: the ports of receiver and sender, in
+//! network order. This module deliberately leaves out sending and receiving (`lane`).
+
+// UNSAFETY: options of sockets and facts about interfaces are read and written by pointers.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{EtherAddress, Mac};
+use packets::Settings;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::{Error, datagram};
+
+/// The type of our frames: the first of the two that IEEE 802 keeps for experiments in a segment.
+pub(crate) const ETHERTYPE: u16 = 0x88b5;
+
+/// Bytes before a packet in a frame's payload: the ports of receiver and sender.
+pub(crate) const PORTS_BYTES: usize = 4;
+
+/// Maximum bytes of a packet: one frame of a segment with jumbo frames.
+const PACKET_BYTES_MAX: usize = 9000 - PORTS_BYTES;
+
+/// The lowest port of clients.
+const CLIENT_PORTS: u16 = 0x8000;
+
+/// Ports that a client tries.
+const CLIENT_TRIES: usize = 16;
+
+/// Attempts at something that a killed server's kernel has not let go of yet, and the pause between
+/// them.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Size of a socket's receive buffer in the kernel, in bytes.
+const SOCKET_BYTES: usize = 4 << 20;
+
+/// The kind of a frame that was sent to the card (`linux/if_packet.h`).
+const PACKET_HOST: u32 = 0;
+
+/// Options of packet sockets, and a fanout by a program (packet(7), `linux/if_packet.h`).
+const PACKET_FANOUT: i32 = 18;
+const PACKET_FANOUT_DATA: i32 = 22;
+const PACKET_FANOUT_CBPF: u32 = 6;
+const PACKET_FANOUT_FLAG_UNIQUEID: u32 = 0x2000;
+
+/// A network card of this machine, in the kernel's words an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Card {
+    pub(crate) index: i32,
+    pub(crate) mac: Mac,
+    /// The largest payload of a frame in bytes.
+    pub(crate) mtu: usize,
+    /// The number of queues for received frames, as far as the driver tells.
+    pub(crate) queues: u32,
+}
+
+impl Card {
+    /// Finds a card by the name of its interface.
+    ///
+    /// # Errors
+    /// Fails if there is none, or if it is not up.
+    pub(crate) fn find(interface: &str) -> Result<Card, Error> {
+        let fail = |e| Error::system(format!("cannot use the interface {interface}"), e);
+        let flags = SocketFlags::CLOEXEC;
+        let any = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        let any = any.map_err(|e| fail(e.into()))?;
+        let ask = |what| request(&any, interface, what).map_err(fail);
+        let (index, flags) = (ask(libc::SIOCGIFINDEX)?, ask(libc::SIOCGIFFLAGS)?);
+        let (card, mtu) = (ask(libc::SIOCGIFHWADDR)?, ask(libc::SIOCGIFMTU)?);
+        // SAFETY: the kernel has written the member that belongs to the request.
+        let (index, flags, card, mtu) = unsafe {
+            (
+                index.ifr_ifru.ifru_ifindex,
+                flags.ifr_ifru.ifru_flags,
+                card.ifr_ifru.ifru_hwaddr,
+                mtu.ifr_ifru.ifru_mtu,
+            )
+        };
+        if card.sa_family != libc::ARPHRD_ETHER {
+            return Err(Error::new(format!("{interface} is not a card of Ethernet")));
+        }
+        if i32::from(flags) & libc::IFF_UP == 0 {
+            return Err(Error::new(format!(
+                "the interface {interface} is down; bring it up: ip link set {interface} up"
+            )));
+        }
+        let mac = Mac(std::array::from_fn(|n| card.sa_data[n] as u8));
+        let queues = queues(&any, interface);
+        Ok(Card { index, mac, mtu: mtu as usize, queues })
+    }
+}
+
+/// Asks the kernel about an interface.
+fn request(
+    socket: impl AsFd,
+    interface: &str,
+    what: libc::Ioctl,
+) -> Result<libc::ifreq, std::io::Error> {
+    // SAFETY: every pattern of bits is a value of this plain structure.
+    let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
+    // An address has checked that the name leaves room for a zero.
+    for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the kernel reads and writes the structure, which outlives the call.
+    match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what, &raw mut asked) } {
+        0 => Ok(asked),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Numbers of the queues of a card (`linux/ethtool.h`).
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    received_max: u32,
+    sent_max: u32,
+    other_max: u32,
+    combined_max: u32,
+    received: u32,
+    sent: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// Returns the number of queues for received frames. A driver that cannot tell has one.
+fn queues(socket: impl AsFd, interface: &str) -> u32 {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    // SAFETY: every pattern of bits is a value of this plain structure.
+    let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    asked.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: the kernel writes the structure that the request points to; both outlive the call.
+    let told = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCETHTOOL, &raw mut asked) };
+    if told == 0 { (channels.received + channels.combined).max(1) } else { 1 }
+}
+
+/// Repeats what fails because something is in use still.
+pub(crate) fn repeated<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    for _ in 0..TRIES {
+        match attempt() {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EBUSY)) => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+    attempt()
+}
+
+/// Takes a port at a card for this process: nobody else in this network namespace gets it until the
+/// returned socket is closed. Nothing is sent by that socket.
+fn claim(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let claim = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    let name = format!("nearflash-ethernet-{}-{port}", card.index);
+    rustix::net::bind(&claim, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(claim)
+}
+
+/// A port at a card.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) card: Card,
+    pub(crate) port: u16,
+    /// Keeps the port from others.
+    pub(crate) claim: Option<Arc<OwnedFd>>,
+}
+
+impl Door {
+    /// Takes the port of a server.
+    ///
+    /// # Errors
+    /// Says what is in the way: another server, the interface.
+    pub(crate) fn listen(at: &EtherAddress) -> Result<Door, Error> {
+        let card = Card::find(at.interface())?;
+        if let Some(mac) = at.mac.filter(|mac| *mac != card.mac) {
+            return Err(Error::new(format!(
+                "{} has the address {}; expected {mac}, or no address",
+                at.interface(),
+                card.mac
+            )));
+        }
+        let claim = repeated(|| claim(&card, at.port)).map_err(|e| {
+            let hint = match e.kind() {
+                std::io::ErrorKind::AddrInUse => " (is another server running there?)",
+                _ => "",
+            };
+            Error::system(format!("cannot receive packets at {at}{hint}"), e)
+        })?;
+        Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)) })
+    }
+
+    /// Returns the port of a server that another process has taken, and passes its claim later.
+    ///
+    /// # Errors
+    /// Fails if the interface is not there any more.
+    pub(crate) fn adopt(at: &EtherAddress) -> Result<Door, Error> {
+        Ok(Door { card: Card::find(at.interface())?, port: at.port, claim: None })
+    }
+
+    /// Takes a free port for a client of the server at an address.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub(crate) fn call(server: &EtherAddress) -> Result<Door, Error> {
+        let card = Card::find(server.interface())?;
+        let chance = datagram::secret()?;
+        let ports = chance.chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]]));
+        let free = ports.take(CLIENT_TRIES).find_map(|port| {
+            let port = port | CLIENT_PORTS;
+            claim(&card, port).ok().map(|claim| (port, claim))
+        });
+        let Some((port, claim)) = free else {
+            return Err(Error::new(format!("cannot find a free port at {}", server.interface())));
+        };
+        Ok(Door { card, port, claim: Some(Arc::new(claim)) })
+    }
+
+    /// Opens a packet socket that receives the frames for the port.
+    ///
+    /// # Errors
+    /// Says what is in the way, such as a missing right.
+    pub(crate) fn open(&self) -> Result<OwnedFd, Error> {
+        socket(&self.card, self.port).map_err(|e| {
+            let hint = match e.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    " (raw Ethernet needs the capability CAP_NET_RAW: start as root, or with \
+                     AmbientCapabilities=CAP_NET_RAW)"
+                }
+                _ => "",
+            };
+            Error::system(format!("cannot receive frames for port {}{hint}", self.port), e)
+        })
+    }
+
+    /// Returns the largest packet that a frame carries, in bytes.
+    ///
+    /// # Errors
+    /// Fails if the frames are too small for a hello.
+    pub(crate) fn packet_bytes(&self) -> Result<usize, Error> {
+        let bytes = self.card.mtu.saturating_sub(PORTS_BYTES).min(PACKET_BYTES_MAX);
+        if bytes >= Settings::PACKET_BYTES_MIN {
+            return Ok(bytes);
+        }
+        Err(Error::new(format!(
+            "frames of {} bytes are too small for packets; expected an MTU of {} or more",
+            self.card.mtu,
+            Settings::PACKET_BYTES_MIN + PORTS_BYTES
+        )))
+    }
+}
+
+/// Returns a packet socket that receives the frames for a port at a card.
+fn socket(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is passed. Without a protocol, nothing is received before the bind.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened the descriptor, which nobody else has.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut program = filter(port);
+    attach(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)?;
+    if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES);
+    }
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
+    let address = link_address(card.index, Mac([0; 6]));
+    // SAFETY: the kernel reads the address, which outlives the call.
+    let bound = unsafe {
+        let bytes = size_of_val(&address) as libc::socklen_t;
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes)
+    };
+    if bound == 0 { Ok(socket) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Checks that a socket of another process receives frames.
+pub(crate) fn check(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
+    if sockopt::socket_domain(&socket) == Ok(AddressFamily::PACKET) {
+        return Ok(());
+    }
+    Err(Error::new(format!("what was passed for {at} does not receive frames there")))
+}
+
+/// Returns `true` if a socket of another process is the claim of a port.
+pub(crate) fn is_claim(socket: impl AsFd) -> bool {
+    sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
+}
+
+/// Makes the kernel distribute the frames for a port over the first `workers` of its sockets: those
+/// of an association by the number of its worker, hellos by chance. Sockets that are distributed
+/// over already keep their places.
+pub(crate) fn steer(sockets: &[&Arc<OwnedFd>], workers: usize) -> Result<(), Error> {
+    let fail = |e| Error::system("cannot distribute packets of Ethernet over workers", e);
+    let Some(first) = sockets.first() else { return Ok(()) };
+    let mut group = option(first, PACKET_FANOUT).map_err(fail)?;
+    if sockets.len() == 1 && group == 0 {
+        return Ok(());
+    }
+    for socket in sockets {
+        if option(socket, PACKET_FANOUT).map_err(fail)? != 0 {
+            continue;
+        }
+        let unique = if group == 0 { PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+        let value = group & 0xffff | (PACKET_FANOUT_CBPF | unique) << 16;
+        set_option(socket, PACKET_FANOUT, value).map_err(fail)?;
+        group = option(first, PACKET_FANOUT).map_err(fail)?;
+    }
+    let mut program = datagram::steering(workers as u32, PORTS_BYTES);
+    attach(first, libc::SOL_PACKET, PACKET_FANOUT_DATA, &mut program).map_err(fail)
+}
+
+/// Returns the kernel's address of a card in the segment of an interface.
+pub(crate) fn link_address(index: i32, mac: Mac) -> libc::sockaddr_ll {
+    let mut sll_addr = [0; 8];
+    sll_addr[..6].copy_from_slice(&mac.0);
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: ETHERTYPE.to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 6,
+        sll_addr,
+    }
+}
+
+/// Sends a payload to a card at once, if that needs no waiting.
+pub(crate) fn send(socket: impl AsFd, index: i32, to: Mac, payload: &[u8]) {
+    let (address, fd) = (link_address(index, to), socket.as_fd().as_raw_fd());
+    // SAFETY: the kernel reads the payload and the address, which outlive the call. Nobody needs to
+    // hear that nobody heard.
+    unsafe {
+        let bytes = size_of_val(&address) as libc::socklen_t;
+        let (at, flags) = (payload.as_ptr().cast(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        libc::sendto(fd, at, payload.len(), flags, (&raw const address).cast(), bytes);
+    }
+}
+
+/// Returns the ports before a packet.
+pub(crate) fn ports(to: u16, from: u16) -> [u8; PORTS_BYTES] {
+    let ([a, b], [c, d]) = (to.to_be_bytes(), from.to_be_bytes());
+    [a, b, c, d]
+}
+
+/// Returns the sender's port of a frame's payload.
+pub(crate) fn sender(payload: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes([*payload.get(2)?, *payload.get(3)?]))
+}
+
+/// Returns the program that keeps frames for a port: sent to this card alone, and not of a VLAN. A
+/// frame that is too short is dropped.
+fn filter(port: u16) -> [libc::sock_filter; 8] {
+    let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
+    let fact = |which: i32| {
+        let at = (libc::SKF_AD_OFF + which) as u32;
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, (0, 0))
+    };
+    let equals = |k: u32, to| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k, to);
+    [
+        fact(libc::SKF_AD_PKTTYPE),
+        equals(PACKET_HOST, (0, 5)),
+        fact(libc::SKF_AD_VLAN_TAG_PRESENT),
+        equals(0, (0, 3)),
+        step(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, (0, 0)),
+        equals(port.into(), (0, 1)),
+        step(libc::BPF_RET | libc::BPF_K, u32::MAX, (0, 0)),
+        step(libc::BPF_RET | libc::BPF_K, 0, (0, 0)),
+    ]
+}
+
+/// Gives the kernel a program for a socket.
+fn attach(
+    socket: impl AsFd,
+    level: i32,
+    name: i32,
+    program: &mut [libc::sock_filter],
+) -> std::io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel reads the program and its instructions, which outlive the call.
+    let result = unsafe {
+        let (fd, bytes) = (socket.as_fd().as_raw_fd(), size_of_val(&program) as libc::socklen_t);
+        libc::setsockopt(fd, level, name, (&raw const program).cast(), bytes)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn set_option(socket: impl AsFd, name: i32, value: u32) -> std::io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `value`, which outlives the call.
+    let result = unsafe {
+        let (fd, bytes) = (socket.as_fd().as_raw_fd(), size_of_val(&value) as libc::socklen_t);
+        libc::setsockopt(fd, libc::SOL_PACKET, name, (&raw const value).cast(), bytes)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+fn option(socket: impl AsFd, name: i32) -> std::io::Result<u32> {
+    let mut value = 0u32;
+    let mut bytes = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to `value`, which outlives the call.
+    let result = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockopt(fd, libc::SOL_PACKET, name, (&raw mut value).cast(), &raw mut bytes)
+    };
+    if result == 0 { Ok(value) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_card_is_named() {
+        let at = |text: &str| text.parse::<EtherAddress>().unwrap();
+        let error = Door::listen(&at("nosuchcard")).unwrap_err().to_string();
+        assert!(error.contains("nosuchcard") && error.contains("No such device"), "{error}");
+        let error = Door::listen(&at("lo")).unwrap_err().to_string();
+        assert!(error.contains("lo is not a card of Ethernet"), "{error}");
+    }
+
+    #[test]
+    fn ports_lie_before_a_packet_in_network_order() {
+        assert_eq!(ports(0x1cfc, 0x8001), [0x1c, 0xfc, 0x80, 0x01]);
+        assert_eq!(sender(&ports(1, 7)), Some(7));
+        assert_eq!(sender(&[0; 3]), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! The kinds of sockets that a lane may lie over.
+
+use crate::ether::Door;
+
+/// The kind of a lane's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketKind {
+    /// A UDP socket: connected to its only peer, or not.
+    Udp { is_connected: bool },
+    /// A packet socket of the Ethernet card with this number, for frames to a port.
+    Ethernet { index: i32, port: u16 },
+}
+
+impl SocketKind {
+    /// Returns the kind of the packet sockets at a door.
+    pub(crate) fn at(door: &Door) -> SocketKind {
+        SocketKind::Ethernet { index: door.card.index, port: door.port }
+    }
+}

@@ -1,0 +1,91 @@
+//! Lanes of packets: a UDP socket, a packet socket of an Ethernet card, or an AF_XDP socket of one.
+
+mod block;
+mod kind;
+pub(crate) mod open;
+mod socket;
+pub(crate) mod xdp;
+
+use contract::Buf;
+use packets::{Arrived, Lane, Station};
+
+pub(crate) use self::kind::SocketKind;
+pub(crate) use self::socket::{LaneSizes, SocketLane};
+pub(crate) use self::xdp::{CHUNK_BYTES, CardSocket, HEAD_BYTES, RECEIVED_MAX, XdpLane};
+
+/// A lane of any kind.
+#[allow(clippy::large_enum_variant, reason = "there is one in a thread")]
+pub(crate) enum AnyLane {
+    /// Over a socket of UDP, or a packet socket.
+    Socket(SocketLane),
+    /// Over an AF_XDP socket.
+    Xdp(XdpLane),
+}
+
+impl AnyLane {
+    /// Stops receiving: from now on, packets are for another process.
+    pub(crate) fn cease(&mut self) {
+        match self {
+            AnyLane::Socket(lane) => lane.cease(),
+            AnyLane::Xdp(lane) => lane.cease(),
+        }
+    }
+}
+
+impl Lane for AnyLane {
+    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+        match self {
+            AnyLane::Socket(lane) => lane.poll(arrived),
+            AnyLane::Xdp(lane) => lane.poll(arrived),
+        }
+    }
+
+    fn give(&mut self, buf: Buf) {
+        match self {
+            AnyLane::Socket(lane) => lane.give(buf),
+            AnyLane::Xdp(lane) => lane.give(buf),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        match self {
+            AnyLane::Socket(lane) => lane.has_room(),
+            AnyLane::Xdp(lane) => lane.has_room(),
+        }
+    }
+
+    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        match self {
+            AnyLane::Socket(lane) => lane.put(to, bytes, parts),
+            AnyLane::Xdp(lane) => lane.put(to, bytes, parts),
+        }
+    }
+
+    fn part(&mut self, to: Station, packet: &[u8]) {
+        match self {
+            AnyLane::Socket(lane) => lane.part(to, packet),
+            AnyLane::Xdp(lane) => lane.part(to, packet),
+        }
+    }
+
+    fn kick(&mut self) {
+        match self {
+            AnyLane::Socket(lane) => lane.kick(),
+            AnyLane::Xdp(lane) => lane.kick(),
+        }
+    }
+
+    fn renew(&mut self, to: Station) {
+        match self {
+            AnyLane::Socket(lane) => lane.renew(to),
+            AnyLane::Xdp(lane) => lane.renew(to),
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        match self {
+            AnyLane::Socket(lane) => lane.has_work(),
+            AnyLane::Xdp(lane) => lane.has_work(),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The choice of the way by which frames pass the kernel.
+
+use contract::{EtherAddress, EtherVia};
+
+use super::xdp::card::CardSocket;
+use super::xdp::mode::Mode;
+use crate::Error;
+use crate::ether::Door;
+
+/// Opens the AF_XDP socket for frames to a door. Returns `None` if they go through packet sockets:
+/// because the address asks for that, or because AF_XDP is refused and the address asks for nothing.
+///
+/// # Errors
+/// Fails if AF_XDP is refused to an address that asks for it.
+pub(crate) fn open_card(
+    door: &Door,
+    at: &EtherAddress,
+    workers: usize,
+) -> Result<Option<CardSocket>, Error> {
+    let mode = match at.via {
+        Some(EtherVia::Packet) => return Ok(None),
+        Some(EtherVia::Native) => Mode::Native,
+        Some(EtherVia::Xdp) | None => Mode::Generic,
+    };
+    let opened = match workers {
+        1 => CardSocket::open(door, mode),
+        _ => Err(Error::new(format!(
+            "AF_XDP gives all frames to one worker, and there are {workers}"
+        ))),
+    };
+    let interface = at.interface();
+    match (opened, at.via) {
+        (Ok(card), _) => {
+            tracing::info!(interface, way = card.way(), "frames pass the network stack by");
+            Ok(Some(card))
+        }
+        (Err(error), None) => {
+            tracing::warn!(interface, %error, "frames go through a packet socket, which costs more");
+            Ok(None)
+        }
+        (Err(error), Some(_)) => Err(Error::new(format!("cannot serve {at}: {error}"))),
+    }
+}

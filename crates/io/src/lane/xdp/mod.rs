@@ -1,0 +1,319 @@
+//! Packets in frames of Ethernet over an AF_XDP socket (docs/adr/0046-raw-ethernet.md).
+//!
+//! Frames pass the kernel's network stack by. Received frames lie in memory that is shared with the
+//! kernel, and are found without a system call. Frames are sent by one call a turn, on the worker's
+//! ring: a send of nothing, which makes the kernel look at the ring of frames.
+
+// UNSAFETY: entries name the socket and point to no memory of ours.
+#![allow(unsafe_code)]
+
+pub(crate) mod card;
+pub(crate) mod mode;
+mod program;
+mod rings;
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use contract::{Buf, Mac, SizeClass};
+use io_uring::{opcode, types};
+use packets::{Arrived, Lane, Station};
+
+pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
+use crate::ether::{Door, ETHERTYPE, PORTS_BYTES, ports, sender};
+use crate::{Error, Owner, Ring, RingEvent, carve};
+
+/// Bytes before a packet in a frame: addresses, type and ports.
+pub(crate) const HEAD_BYTES: usize = 14 + PORTS_BYTES;
+
+/// Pieces of frames that a turn takes.
+const PIECES_A_TURN: usize = 256;
+
+/// The numbers of the completions of a send and of a wake of the card.
+const SEND: u64 = 0;
+const WAKE: u64 = 1;
+
+/// A frame of several chunks of which not all have come.
+enum Begun {
+    /// A frame that is put together in this buffer, and its bytes so far.
+    Kept(Buf, usize),
+    /// A frame that is dropped: it is too large, or there is no buffer.
+    Dropped,
+}
+
+/// A lane over an AF_XDP socket.
+pub(crate) struct XdpLane {
+    ring: Ring,
+    card: CardSocket,
+    door: Door,
+    /// Chunks that the kernel has, by number.
+    with_kernel: Box<[Option<Buf>]>,
+    /// Chunks to send from.
+    free: Vec<Buf>,
+    /// The most chunks that a packet takes.
+    pieces_max: usize,
+    /// Buffers for frames of several chunks, and for frames that would leave the kernel too few.
+    spares: Vec<Buf>,
+    begun: Option<Begun>,
+    /// A send is on its way through the ring.
+    is_sending: bool,
+    /// A wake of the card is on its way through the ring.
+    is_waking: bool,
+    /// The last send found the interface down. The next one is tried with the next kick.
+    is_down: bool,
+    completions: Vec<RingEvent>,
+}
+
+impl XdpLane {
+    /// Returns a lane over a socket, for packets of at most `packet_bytes`.
+    ///
+    /// # Errors
+    /// Fails if memory does not suffice.
+    pub(crate) fn new(
+        ring: &Ring,
+        mut card: CardSocket,
+        door: Door,
+        (packet_bytes, spares): (usize, usize),
+    ) -> Result<XdpLane, Error> {
+        let chunks = card.chunks.len() as u32;
+        let class = SizeClass { bytes: HEAD_BYTES + packet_bytes, count: spares };
+        let numbered = |buf: Buf| {
+            let index = buf.index() + chunks;
+            Buf::new(buf.into_bytes(), index)
+        };
+        let free = card.chunks.split_off(RECEIVED_MAX);
+        let received = std::mem::take(&mut card.chunks);
+        ring.watch(card.socket.as_fd());
+        let mut lane = XdpLane {
+            ring: ring.clone(),
+            with_kernel: (0..chunks).map(|_| None).collect(),
+            pieces_max: (HEAD_BYTES + packet_bytes).div_ceil(CHUNK_BYTES),
+            free,
+            spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
+            begun: None,
+            is_sending: false,
+            is_waking: false,
+            is_down: false,
+            completions: Vec::with_capacity(8),
+            card,
+            door,
+        };
+        received.into_iter().for_each(|chunk| lane.offer(chunk));
+        lane.card.fill.publish();
+        Ok(lane)
+    }
+
+    /// Stops receiving: from now on, frames go to packet sockets.
+    pub(crate) fn cease(&mut self) {
+        self.card.program.detach();
+    }
+
+    /// Gives the kernel a chunk to receive into.
+    fn offer(&mut self, chunk: Buf) {
+        let number = chunk.index() as usize;
+        let before = self.with_kernel[number].replace(chunk);
+        assert!(before.is_none(), "a chunk was given twice");
+        self.card.fill.push((number * CHUNK_BYTES) as u64);
+    }
+
+    /// Takes back a chunk of which the kernel tells the address. Returns also the offset in it.
+    fn reclaim(&mut self, address: u64) -> (Buf, usize) {
+        let (number, at) = (address as usize / CHUNK_BYTES, address as usize % CHUNK_BYTES);
+        (self.with_kernel[number].take().expect("the kernel had this chunk"), at)
+    }
+
+    /// Takes a descriptor of a received frame, or of a piece of one.
+    fn received(&mut self, piece: libc::xdp_desc, arrived: &mut Vec<Arrived>) {
+        let (chunk, at) = self.reclaim(piece.addr);
+        let (bytes, goes_on) = (piece.len as usize, piece.options & libc::XDP_PKT_CONTD != 0);
+        // What is kept may be held for long, and the kernel needs chunks.
+        let is_plenty = 4 * (self.card.fill.size() - self.card.fill.room()) >= RECEIVED_MAX;
+        if self.begun.is_none() && !goes_on && is_plenty {
+            return self.land(chunk, at, bytes, arrived);
+        }
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.spares.pop().map_or(Begun::Dropped, |buf| Begun::Kept(buf, 0)),
+        };
+        let begun = match begun {
+            Begun::Kept(mut buf, before) if before + bytes <= buf.capacity() => {
+                let to = &mut buf.prefix_mut(before + bytes)[before..];
+                to.copy_from_slice(&chunk.bytes()[at..at + bytes]);
+                Begun::Kept(buf, before + bytes)
+            }
+            Begun::Kept(buf, _) => {
+                self.spares.push(buf);
+                Begun::Dropped
+            }
+            Begun::Dropped => Begun::Dropped,
+        };
+        self.offer(chunk);
+        match begun {
+            begun if goes_on => self.begun = Some(begun),
+            Begun::Kept(buf, bytes) => self.land(buf, 0, bytes, arrived),
+            Begun::Dropped => {}
+        }
+    }
+
+    /// Hands a frame up, if it is for us.
+    fn land(&mut self, buf: Buf, at: usize, bytes: usize, arrived: &mut Vec<Arrived>) {
+        let Some(from) = station(&buf.bytes()[at..at + bytes], &self.door) else {
+            return self.give(buf);
+        };
+        let (lane, at, bytes, is_marked) = (0, at + HEAD_BYTES, bytes - HEAD_BYTES, false);
+        arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+    }
+
+    /// Adds a filled chunk to the frames to send.
+    fn append(&mut self, chunk: Buf, bytes: usize, goes_on: bool) {
+        let number = chunk.index() as usize;
+        let addr = (number * CHUNK_BYTES) as u64;
+        let options = if goes_on { libc::XDP_PKT_CONTD } else { 0 };
+        self.with_kernel[number] = Some(chunk);
+        self.card.sent.push(libc::xdp_desc { addr, len: bytes as u32, options });
+    }
+
+    /// Returns `true` if frames wait for a send.
+    fn waits(&self) -> bool {
+        self.card.sent.is_pending() && self.card.sent.needs_wake()
+    }
+
+    /// Has the kernel look at the ring of frames to send.
+    fn send(&mut self) {
+        if self.is_sending || !self.waits() {
+            return;
+        }
+        self.is_sending = true;
+        let fd = types::Fd(self.card.socket.as_raw_fd());
+        let entry = opcode::Send::new(fd, std::ptr::null(), 0).flags(libc::MSG_DONTWAIT).build();
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(Owner::PACKETS, SEND, entry) };
+    }
+
+    /// Has a driver look at the chunks to receive into, if it asks for that.
+    fn wake(&mut self) {
+        if self.is_waking || !self.card.fill.needs_wake() {
+            return;
+        }
+        self.is_waking = true;
+        let fd = types::Fd(self.card.socket.as_raw_fd());
+        let entry =
+            opcode::Recv::new(fd, std::ptr::null_mut(), 0).flags(libc::MSG_DONTWAIT).build();
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(Owner::PACKETS, WAKE, entry) };
+    }
+}
+
+/// Returns the station that a frame came from, if the frame is for a door.
+fn station(frame: &[u8], door: &Door) -> Option<Station> {
+    let mac = |at: usize| Some(Mac(frame.get(at..at + 6)?.try_into().ok()?));
+    let (to, from) = (mac(0)?, mac(6)?);
+    let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let is_ours = to == door.card.mac && word(12)? == ETHERTYPE && word(14)? == door.port;
+    let port = sender(&frame[14..])?;
+    (is_ours && !from.is_of_many()).then_some(Station::Ethernet { mac: from, port })
+}
+
+impl Lane for XdpLane {
+    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+        if self.ring.has_events(Owner::PACKETS) {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.ring.drain(Owner::PACKETS, &mut completions);
+            for event in completions.drain(..) {
+                match event.data {
+                    SEND => {
+                        let down = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
+                        self.is_sending = false;
+                        self.is_down = down.iter().any(|errno| event.result == -errno);
+                    }
+                    _ => self.is_waking = false,
+                }
+            }
+            self.completions = completions;
+        }
+        for _ in 0..self.card.completions.len() {
+            let address = self.card.completions.take();
+            let (chunk, _) = self.reclaim(address);
+            self.free.push(chunk);
+        }
+        self.card.completions.release();
+        let count = self.card.received.len().min(PIECES_A_TURN);
+        if count == 0 {
+            return None;
+        }
+        for _ in 0..count {
+            let piece = self.card.received.take();
+            self.received(piece, arrived);
+        }
+        self.card.received.release();
+        self.card.fill.publish();
+        None
+    }
+
+    fn give(&mut self, buf: Buf) {
+        if (buf.index() as usize) < self.with_kernel.len() {
+            self.offer(buf);
+        } else {
+            self.spares.push(buf);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.free.len() >= self.pieces_max
+    }
+
+    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        let Station::Ethernet { mac, port } = to else { return };
+        let mut chunk = self.free.pop().expect("there is room");
+        let head = &mut chunk.bytes_mut()[..HEAD_BYTES];
+        head[..6].copy_from_slice(&mac.0);
+        head[6..12].copy_from_slice(&self.door.card.mac.0);
+        head[12..14].copy_from_slice(&ETHERTYPE.to_be_bytes());
+        head[14..].copy_from_slice(&ports(port, self.door.port));
+        let (mut at, mut left) = (HEAD_BYTES, bytes);
+        for mut part in parts {
+            while !part.is_empty() {
+                if at == CHUNK_BYTES {
+                    self.append(chunk, CHUNK_BYTES, true);
+                    (chunk, at) = (self.free.pop().expect("there is room"), 0);
+                }
+                let count = part.len().min(CHUNK_BYTES - at);
+                let (now, later) = part.split_at(count);
+                chunk.bytes_mut()[at..at + count].copy_from_slice(now);
+                (part, at, left) = (later, at + count, left - count);
+            }
+        }
+        debug_assert!(left == 0, "a packet has its size");
+        self.append(chunk, at, false);
+    }
+
+    fn part(&mut self, to: Station, packet: &[u8]) {
+        if !self.has_room() {
+            return;
+        }
+        self.put(to, packet.len(), [packet].into_iter());
+        self.card.sent.publish();
+        let fd = self.card.socket.as_raw_fd();
+        // SAFETY: no memory is passed. Nobody needs to hear that nobody heard.
+        unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+    }
+
+    fn kick(&mut self) {
+        self.card.sent.publish();
+        self.card.fill.publish();
+        self.send();
+        self.wake();
+    }
+
+    fn renew(&mut self, _to: Station) {}
+
+    fn has_work(&self) -> bool {
+        let sends = !self.is_down && !self.is_sending && self.waits();
+        sends || self.card.received.len() > 0 || self.ring.has_events(Owner::PACKETS)
+    }
+}
+
+impl Drop for XdpLane {
+    fn drop(&mut self) {
+        self.ring.unwatch();
+    }
+}
