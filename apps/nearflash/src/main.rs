@@ -40,6 +40,8 @@ enum Command {
     /// Attach a volume as a block device of this machine (ublk), and serve it until it is detached
     Attach(Box<attach::Args>),
     #[command(flatten)]
+    Files(mount::Command),
+    #[command(flatten)]
     Lab(lab::command::Command),
     /// Add, change, remove and show tenants of a running server
     Tenant(operate::TenantArgs),
@@ -79,10 +81,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli: Cli = log::parsed();
-    let (form, filter) = match &cli.command {
-        Command::Serve(args) => args.log(),
-        _ => (log::Form::Text, None),
-    };
+    let (form, filter) =
+        if let Command::Serve(args) = &cli.command { args.log() } else { (log::Form::Text, None) };
     let result = log::start(form, filter).and_then(|()| {
         keep_secrets(&cli.command);
         print::run(|| run(cli.command))
@@ -108,6 +108,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Lab(command) => command.run(),
         Command::Connect(args) => connect::run(&args),
         Command::Attach(args) => attach::run(&args, &|line| outln!("{line}")),
+        Command::Files(command) => command.run(&|line| outln!("{line}")),
         Command::Tenant(args) => operate::tenant(&args),
         Command::Config(args) => operate::config(&args),
         Command::State(args) => operate::state(&args),

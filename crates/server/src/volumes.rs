@@ -164,7 +164,7 @@ impl Volume {
 
     /// Closes a device in order, once no worker has a queue to it, so that the next start needs no
     /// recovery.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         if let Storage::Ftl(volume) = &self.storage {
             volume.close();
         }

@@ -54,6 +54,18 @@ const RULES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "nearflash-mount",
+        &[
+            "nearflash-contigfs",
+            "nearflash-contract",
+            "nearflash-flash",
+            "nearflash-io",
+            "nearflash-proto",
+            "nearflash-server",
+            "nearflash-wire",
+        ],
+    ),
+    (
         "nearflash-lab",
         &[
             "nearflash-contract",
@@ -80,6 +92,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-flash",
             "nearflash-io",
             "nearflash-lab",
+            "nearflash-mount",
             "nearflash-server",
         ],
     ),

@@ -28,6 +28,12 @@ mod serving {
     mod unix_sockets;
 }
 
+mod mounting {
+    mod files;
+    mod kills;
+    mod volume;
+}
+
 mod operating {
     mod attach;
     mod audit;

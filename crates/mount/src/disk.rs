@@ -1,0 +1,82 @@
+//! The device below a file system, with what each of its commands in flight is for.
+//!
+//! Commands that the device has no room for wait here, oldest first.
+
+use std::collections::VecDeque;
+
+use contract::{Buf, Command, Completion, Device, Instant, SlotTable, Status, Submission};
+
+/// The end of a command.
+#[derive(Debug)]
+pub(crate) struct Ended<T> {
+    /// The purpose of the command.
+    pub(crate) task: T,
+    /// The outcome.
+    pub(crate) status: Status,
+    /// The buffer of the command.
+    pub(crate) buf: Option<Buf>,
+}
+
+/// A queue to a device.
+pub(crate) struct Disk<D, T> {
+    device: D,
+    tasks: SlotTable<T>,
+    waiting: VecDeque<(Command, Option<Buf>, T)>,
+    done: Vec<Completion>,
+}
+
+impl<D: Device, T> Disk<D, T> {
+    /// Returns a queue to a device that is at rest, with at most `depth` commands in flight.
+    pub(crate) fn new(device: D, depth: usize) -> Self {
+        Disk {
+            tasks: SlotTable::new(depth.min(device.room())),
+            device,
+            waiting: VecDeque::with_capacity(depth),
+            done: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Returns the device of a queue without commands.
+    pub(crate) fn into_device(self) -> D {
+        assert!(self.is_idle(), "commands are in flight");
+        self.device
+    }
+
+    /// Submits a command, or lets it wait for room.
+    pub(crate) fn submit(&mut self, now: Instant, command: Command, buf: Option<Buf>, task: T) {
+        self.waiting.push_back((command, buf, task));
+        self.start(now);
+    }
+
+    fn start(&mut self, now: Instant) {
+        while !self.waiting.is_empty() && self.tasks.room() > 0 && self.device.room() > 0 {
+            let (command, buf, task) = self.waiting.pop_front().expect("it is not empty");
+            let slot = self.tasks.insert_with(|| task);
+            self.device.submit(now, Submission { slot, command, buf });
+        }
+    }
+
+    /// Appends the ended commands to `ended`, and starts others in their place.
+    pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) {
+        self.device.poll(now, &mut self.done);
+        for Completion { slot, status, buf } in self.done.drain(..) {
+            ended.push(Ended { task: self.tasks.remove(slot), status, buf });
+        }
+        self.start(now);
+    }
+
+    /// Starts what was submitted.
+    pub(crate) fn kick(&mut self, now: Instant) {
+        self.device.kick(now);
+    }
+
+    /// Returns the time of the next poll without an event of the ring; `None` for never.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        self.device.wake_at()
+    }
+
+    /// Returns `true` if no command is in flight, and none waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tasks.is_empty() && self.waiting.is_empty()
+    }
+}

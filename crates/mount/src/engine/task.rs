@@ -1,0 +1,75 @@
+//! Commands of the device and waiting requests, as the parts of the engine name them to each other.
+
+use contigfs::{Chore, Ino};
+use contract::{BLOCK_BYTES, Range, Slot};
+
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+/// The purpose of a command at the device.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Reads a part of what a read asks for.
+    Read(Slot, usize),
+    /// Reads a page of which a write changes a part.
+    Edge(Slot, Edge),
+    /// Writes what a write has.
+    Write(Slot),
+    /// Flushes before the attributes of a file, or of all, are committed.
+    Fsync { unique: u64, at: Option<Ino> },
+    /// Upkeep.
+    Upkeep(Deed),
+}
+
+/// The page at an end of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// The page in which the write begins.
+    Head,
+    /// The page in which the write ends.
+    Tail,
+    /// The page in which the write begins and ends.
+    Both,
+}
+
+/// The purpose of a command of upkeep.
+#[derive(Debug)]
+pub(super) enum Deed {
+    /// Writes the pages of a commit.
+    Commit(u64),
+    /// Discards a part of what a chore does.
+    Discard(u64),
+    /// Reads the page in which a chore writes zeroes.
+    Zero(Chore),
+    /// Writes the page in which a chore has written zeroes.
+    Zeroed(u64),
+    /// Reads a part of a file that moves.
+    Copy,
+    /// Writes a part of a file that moves.
+    Copied,
+    /// Flushes a file that has moved.
+    Move,
+    /// The last flush.
+    Last,
+}
+
+/// A part of a request that waits for an event, or for the other requests of its file.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// A request that is carried out again from its message.
+    Request(Box<[u8]>),
+    /// A read.
+    Read(Slot),
+    /// A write.
+    Write(Slot),
+    /// The commit of a file's attributes, after a flush.
+    Fsync { unique: u64, at: Ino },
+    /// A move of a file's data.
+    Move,
+}
+
+/// Returns the blocks of whole pages from a byte of the device on.
+pub(super) fn pages(at: u64, bytes: usize) -> Range {
+    debug_assert!(at.is_multiple_of(PAGE_BYTES as u64) && bytes.is_multiple_of(PAGE_BYTES));
+    Range::new(at / BLOCK_BYTES as u64, (bytes / BLOCK_BYTES) as u32)
+}

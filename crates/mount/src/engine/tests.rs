@@ -1,0 +1,568 @@
+//! The engine between a kernel that is a list of messages and a volume that is a map of pages.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range as Span;
+use std::rc::Rc;
+
+use contigfs::{Image, Pages, Settings, Shape};
+use contract::{BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Completion, Geometry, Status, Submission};
+use io::fuse::HEAD_BYTES;
+
+use super::*;
+
+/// Pages of the volume: 1 024 chunks.
+const VOLUME_PAGES: u64 = 1 << 20;
+
+/// Pages of the largest commit.
+const COMMIT_PAGES_MAX: u16 = 64;
+
+/// The content of a volume. Pages that are not there are zero.
+#[derive(Clone, Default)]
+struct Memory {
+    pages: Rc<RefCell<BTreeMap<u64, Image>>>,
+}
+
+impl Memory {
+    fn read(&self, page: u64, into: &mut [u8]) {
+        match self.pages.borrow().get(&page) {
+            Some(image) => into.copy_from_slice(&image[..]),
+            None => into.fill(0),
+        }
+    }
+
+    fn write(&self, page: u64, from: &[u8]) {
+        let image = Box::new(<[u8; PAGE_BYTES]>::try_from(from).expect("a page"));
+        self.pages.borrow_mut().insert(page, image);
+    }
+}
+
+impl Pages for Memory {
+    fn pages(&self) -> u64 {
+        VOLUME_PAGES
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Status> {
+        for (page, part) in (at..).zip(into.chunks_mut(PAGE_BYTES)) {
+            Memory::read(self, page, part);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, pages: &[(u64, Image)]) -> Result<(), Status> {
+        pages.iter().for_each(|(page, image)| self.write(*page, &image[..]));
+        Ok(())
+    }
+
+    fn discard(&mut self, at: u64, pages: u64) -> Result<(), Status> {
+        self.pages.borrow_mut().retain(|page, _| !(at..at + pages).contains(page));
+        Ok(())
+    }
+}
+
+/// A device over a memory. Each command is carried out by the second poll after it, in the order of
+/// a seed.
+struct Slow {
+    memory: Memory,
+    waiting: Vec<Submission>,
+    ready: Vec<Submission>,
+    chance: u64,
+    /// `true` if writes fail.
+    fails: Rc<RefCell<bool>>,
+}
+
+impl Slow {
+    fn carry_out(&mut self, submission: Submission) -> Completion {
+        let Submission { slot, command, mut buf } = submission;
+        let per_page = (PAGE_BYTES / BLOCK_BYTES) as u64;
+        let first = command.range().map_or(0, |range| {
+            assert!(range.lba.is_multiple_of(per_page), "whole pages: {command:?}");
+            assert!(u64::from(range.blocks).is_multiple_of(per_page), "whole pages: {command:?}");
+            range.lba / per_page
+        });
+        let mut status = Status::Ok;
+        match command {
+            Command::Read(range) => {
+                let into = buf.as_mut().unwrap().prefix_mut(range.bytes());
+                for (page, part) in (first..).zip(into.chunks_mut(PAGE_BYTES)) {
+                    self.memory.read(page, part);
+                }
+            }
+            Command::Write { .. } | Command::Commit { .. } if *self.fails.borrow() => {
+                status = Status::MediaError;
+            }
+            Command::Write { range, .. } => {
+                let from = &buf.as_ref().unwrap().bytes()[..range.bytes()];
+                for (page, part) in (first..).zip(from.chunks(PAGE_BYTES)) {
+                    self.memory.write(page, part);
+                }
+            }
+            Command::Commit { pages } => {
+                assert!(pages <= COMMIT_PAGES_MAX);
+                let bytes = buf.as_ref().unwrap().bytes();
+                let (numbers, images) = bytes.split_at(COMMIT_PAGE_BYTES);
+                let numbers = numbers.chunks(8).take(usize::from(pages));
+                for (number, image) in numbers.zip(images.chunks(COMMIT_PAGE_BYTES)) {
+                    self.memory.write(u64::from_le_bytes(number.try_into().unwrap()), image);
+                }
+            }
+            Command::Discard(range) => {
+                let pages = u64::from(range.blocks) / per_page;
+                Pages::discard(&mut self.memory, first, pages).unwrap();
+            }
+            Command::Flush => {}
+            other => panic!("a file system does not ask for {other:?}"),
+        }
+        Completion { slot, status, buf }
+    }
+}
+
+impl Device for Slow {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            blocks: VOLUME_PAGES * (PAGE_BYTES / BLOCK_BYTES) as u64,
+            physical_block_bytes: PAGE_BYTES as u32,
+            atomic_blocks_max: 0,
+            commit_pages_max: COMMIT_PAGES_MAX,
+            volatile_cache: true,
+            read_only: false,
+        }
+    }
+
+    fn room(&self) -> usize {
+        64 - self.waiting.len() - self.ready.len()
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        self.waiting.push(submission);
+    }
+
+    fn kick(&mut self, _now: Instant) {}
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        while !self.ready.is_empty() {
+            let at = random(&mut self.chance) as usize % self.ready.len();
+            let submission = self.ready.swap_remove(at);
+            done.push(self.carry_out(submission));
+        }
+        self.ready.append(&mut self.waiting);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+fn random(chance: &mut u64) -> u64 {
+    *chance =
+        chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *chance >> 33
+}
+
+/// Replies by the numbers of their requests: an error number, and the body.
+type Replies = Rc<RefCell<BTreeMap<u64, (i32, Vec<u8>)>>>;
+
+/// A kernel that is a list of messages.
+#[derive(Default)]
+struct List {
+    messages: Rc<RefCell<VecDeque<Vec<u8>>>>,
+    replies: Replies,
+    leaving: Vec<Buf>,
+    ended: Rc<RefCell<bool>>,
+}
+
+impl Kernel for List {
+    fn poll(
+        &mut self,
+        messages: &mut Vec<Message>,
+        freed: &mut Vec<Buf>,
+        supply: &mut dyn FnMut() -> Option<Buf>,
+    ) {
+        freed.append(&mut self.leaving);
+        while let Some(bytes) = self.messages.borrow_mut().pop_front() {
+            let mut head = [0; HEAD_BYTES];
+            let (first, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
+            head[..first.len()].copy_from_slice(first);
+            let mut buf = supply().expect("there are buffers");
+            buf.prefix_mut(rest.len()).copy_from_slice(rest);
+            messages.push(Message { head, bytes: bytes.len(), buf });
+        }
+    }
+
+    fn reply(&mut self, head: &[u8], body: Option<(Buf, Span<usize>)>) {
+        let word = |at: usize| i32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
+        let unique = u64::from_ne_bytes(head[8..16].try_into().unwrap());
+        let mut bytes = head[16..].to_vec();
+        if let Some((buf, span)) = body {
+            bytes.extend_from_slice(&buf.bytes()[span]);
+            self.leaving.push(buf);
+        }
+        assert_eq!(word(0) as usize, 16 + bytes.len(), "a reply has its length");
+        let before = self.replies.borrow_mut().insert(unique, (-word(4), bytes));
+        assert!(before.is_none(), "a request has one reply");
+    }
+
+    fn ignore(&mut self) {}
+
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+
+    fn has_sent_all(&self) -> bool {
+        true
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+/// A mounted file system.
+struct Rig {
+    memory: Memory,
+    engine: Engine<List, Slow>,
+    messages: Rc<RefCell<VecDeque<Vec<u8>>>>,
+    replies: Replies,
+    ended: Rc<RefCell<bool>>,
+    fails: Rc<RefCell<bool>>,
+    unique: u64,
+    now: Instant,
+}
+
+impl Rig {
+    /// Returns a new file system.
+    fn new() -> Rig {
+        let mut memory = Memory::default();
+        let shape = Shape { uuid: [7; 16], inodes: 256, pool_pages: 256, order: 0 };
+        contigfs::create(&mut memory, &shape, Time::default(), (0, 0)).unwrap();
+        Rig::mount(memory)
+    }
+
+    fn mount(mut memory: Memory) -> Rig {
+        let most = usize::from(COMMIT_PAGES_MAX);
+        let settings = Settings { commit_pages_max: most, seed: 1, read_only: false };
+        let fs = contigfs::mount(&mut memory, &settings).unwrap();
+        let list = List::default();
+        let (messages, replies) = (list.messages.clone(), list.replies.clone());
+        let (ended, fails) = (list.ended.clone(), Rc::default());
+        let (waiting, ready) = (Vec::new(), Vec::new());
+        let slow =
+            Slow { memory: memory.clone(), waiting, ready, chance: 1, fails: Rc::clone(&fails) };
+        let make = |(n, class): (usize, &SizeClass)| {
+            let bytes = class.bytes;
+            (0..class.count)
+                .map(move |i| {
+                    let index = (n * 1000 + i) as u32;
+                    Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index)
+                })
+                .collect::<Vec<Buf>>()
+        };
+        let pool = BufPool::new(BUFFERS.iter().enumerate().flat_map(make));
+        let engine = Engine::new(list, slow, fs, pool);
+        let (unique, now) = (0, Instant::ZERO);
+        Rig { memory, engine, messages, replies, ended, fails, unique, now }
+    }
+
+    fn turn(&mut self) -> Option<Turn> {
+        self.now = self.now + std::time::Duration::from_millis(1);
+        let wall = Time { seconds: 1_000 + self.unique as i64, nanos: 0 };
+        self.engine.turn(self.now, wall)
+    }
+
+    /// Sends a request, and returns its number.
+    fn send(&mut self, opcode: u32, node: u64, body: &[u8]) -> u64 {
+        self.unique += 2;
+        let mut bytes = Vec::new();
+        bytes.extend((40 + body.len() as u32).to_ne_bytes());
+        bytes.extend(opcode.to_ne_bytes());
+        bytes.extend(self.unique.to_ne_bytes());
+        bytes.extend(node.to_ne_bytes());
+        for number in [1000_u32, 100, 4242, 0] {
+            bytes.extend(number.to_ne_bytes());
+        }
+        bytes.extend(body);
+        self.messages.borrow_mut().push_back(bytes);
+        self.unique
+    }
+
+    /// Takes turns until a request has its reply.
+    fn reply(&mut self, unique: u64) -> Result<Vec<u8>, i32> {
+        for _ in 0..1000 {
+            if let Some((error, bytes)) = self.replies.borrow_mut().remove(&unique) {
+                return if error == 0 { Ok(bytes) } else { Err(error) };
+            }
+            self.turn().expect("the file system is mounted");
+        }
+        panic!("request {unique} has no reply");
+    }
+
+    fn call(&mut self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
+        let unique = self.send(opcode, node, body);
+        self.reply(unique)
+    }
+
+    /// Makes a file and returns its node.
+    fn create(&mut self, name: &str) -> u64 {
+        let mut body = Vec::new();
+        for number in [2_u32, 0o100_644, 0o022, 0] {
+            body.extend(number.to_ne_bytes());
+        }
+        body.extend(name.as_bytes());
+        body.push(0);
+        word(&self.call(35, 1, &body).unwrap(), 0)
+    }
+
+    fn lookup(&mut self, name: &str) -> Result<u64, i32> {
+        let name = [name.as_bytes(), &[0]].concat();
+        // The node zero is none, which the kernel may keep in mind.
+        match word(&self.call(1, 1, &name)?, 0) {
+            0 => Err(2),
+            node => Ok(node),
+        }
+    }
+
+    fn size(&mut self, node: u64) -> u64 {
+        word(&self.call(3, node, &[0; 16]).unwrap(), 24)
+    }
+
+    fn send_write(&mut self, node: u64, offset: u64, data: &[u8]) -> u64 {
+        let mut body = vec![0; 40];
+        body[8..16].copy_from_slice(&offset.to_ne_bytes());
+        body[16..20].copy_from_slice(&(data.len() as u32).to_ne_bytes());
+        body.extend(data);
+        self.send(16, node, &body)
+    }
+
+    fn write(&mut self, node: u64, offset: u64, data: &[u8]) -> Result<(), i32> {
+        let unique = self.send_write(node, offset, data);
+        let written = self.reply(unique)?;
+        assert_eq!(word(&written, 0), data.len() as u64, "a write is whole");
+        Ok(())
+    }
+
+    fn read(&mut self, node: u64, offset: u64, bytes: u32) -> Vec<u8> {
+        let mut body = [0; 40];
+        body[8..16].copy_from_slice(&offset.to_ne_bytes());
+        body[16..20].copy_from_slice(&bytes.to_ne_bytes());
+        self.call(15, node, &body).unwrap()
+    }
+
+    fn set_size(&mut self, node: u64, size: u64) {
+        let mut body = [0; 88];
+        body[0] = 8;
+        body[16..24].copy_from_slice(&size.to_ne_bytes());
+        self.call(4, node, &body).unwrap();
+    }
+
+    fn fsync(&mut self, node: u64) {
+        self.call(20, node, &[0; 16]).unwrap();
+    }
+
+    fn release(&mut self, node: u64) {
+        let mut body = [0; 24];
+        body[0] = 1;
+        self.call(18, node, &body).unwrap();
+    }
+
+    /// Takes the file system off, and returns its volume. Nothing is lost of what the engine had.
+    fn unmount(mut self) -> Memory {
+        *self.ended.borrow_mut() = true;
+        for _ in 0..1000 {
+            if self.turn().is_none() {
+                let checked = contigfs::check(&mut self.memory).unwrap();
+                assert_eq!(checked.faults.count, 0, "{checked:?}");
+                return self.memory;
+            }
+        }
+        panic!("the engine does not end");
+    }
+}
+
+#[test]
+fn files_stay_after_an_unmount() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, b"hello").unwrap();
+    rig.write(node, 5, b", world").unwrap();
+    assert_eq!(rig.read(node, 0, 4096), b"hello, world");
+    assert_eq!(rig.size(node), 12);
+    rig.release(node);
+    let mut rig = Rig::mount(rig.unmount());
+    let node = rig.lookup("file").unwrap();
+    assert_eq!(rig.read(node, 7, 4096), b"world");
+    assert_eq!(rig.lookup("other"), Err(2));
+    rig.unmount();
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_kill() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 5000]).unwrap();
+    rig.fsync(node);
+    rig.write(node, 5000, &[8; 100]).unwrap();
+    // The engine and its memory are lost with the process.
+    let mut rig = Rig::mount(rig.memory.clone());
+    let node = rig.lookup("file").unwrap();
+    let found = rig.read(node, 0, 8192);
+    assert_eq!(found[..5000], [7; 5000]);
+    rig.unmount();
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 100]).unwrap();
+    rig.call(10, 1, b"file\0").unwrap();
+    assert_eq!(rig.lookup("file"), Err(2));
+    assert_eq!(rig.read(node, 0, 4096), [7; 100]);
+    rig.release(node);
+    rig.send(2, node, &1_u64.to_ne_bytes());
+    let again = rig.create("file");
+    assert!(rig.read(again, 0, 4096).is_empty());
+    rig.unmount();
+}
+
+#[test]
+fn directories_list_what_they_have() {
+    let mut rig = Rig::new();
+    for n in 0..40 {
+        let node = rig.create(&format!("file-{n}"));
+        rig.release(node);
+    }
+    let mut body = [0; 40];
+    body[16..20].copy_from_slice(&1024_u32.to_ne_bytes());
+    let mut names = Vec::new();
+    loop {
+        let listed = rig.call(28, 1, &body).unwrap();
+        let mut at = 0;
+        while at < listed.len() {
+            let len = word(&listed, at + 16) as u32 as usize;
+            names.push(String::from_utf8(listed[at + 24..at + 24 + len].to_vec()).unwrap());
+            body[8..16].copy_from_slice(&listed[at + 8..at + 16]);
+            at += (24 + len).next_multiple_of(8);
+        }
+        if listed.is_empty() {
+            break;
+        }
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 42, "{names:?}");
+    rig.unmount();
+}
+
+#[test]
+fn a_volume_that_fails_is_not_written_any_more() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 100]).unwrap();
+    rig.fsync(node);
+    *rig.fails.borrow_mut() = true;
+    assert_eq!(rig.write(node, 0, &[8; 100]), Err(5));
+    rig.call(10, 1, b"file\0").unwrap_err();
+    *rig.fails.borrow_mut() = false;
+    assert_eq!(rig.write(node, 0, &[8; 100]), Err(30), "the commit has failed");
+    let mut rig = Rig::mount(rig.memory.clone());
+    let node = rig.lookup("file").unwrap();
+    assert_eq!(rig.read(node, 0, 4096), [7; 100]);
+}
+
+#[test]
+fn unknown_requests_are_refused() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.call(39, 1, &[0; 32]), Err(38), "a command");
+    assert_eq!(rig.call(777, 1, &[]), Err(38));
+    assert_eq!(rig.call(1, 1, b"a/b\0"), Err(22));
+    assert_eq!(rig.call(3, 1 << 40, &[0; 16]), Err(116), "no such node");
+    assert_eq!(rig.call(3, 77, &[0; 16]), Err(116), "no such node");
+    rig.unmount();
+}
+
+/// Writes, cuts, zeroes and reads a file at random, beside a model in memory.
+fn exercise(seed: u64, operations: u32) {
+    let mut rig = Rig::new();
+    let mut node = rig.create("file");
+    let mut model: Vec<u8> = Vec::new();
+    let chance = &mut (seed * 2 + 1);
+    for step in 0..operations {
+        let largest = [100, 5_000, 70_000, 1 << 20][random(chance) as usize % 4];
+        let offset = match random(chance) % 4 {
+            0 => model.len() as u64,
+            1 => random(chance) % 64 * 4096,
+            _ => random(chance) % 300_000,
+        };
+        let bytes = 1 + random(chance) % largest;
+        let end = (offset + bytes) as usize;
+        match random(chance) % 10 {
+            0..4 => {
+                let data: Vec<u8> = (0..bytes).map(|_| random(chance) as u8).collect();
+                rig.write(node, offset, &data).unwrap();
+                model.resize(model.len().max(end), 0);
+                model[offset as usize..end].copy_from_slice(&data);
+            }
+            4 => {
+                rig.set_size(node, offset);
+                model.resize(offset as usize, 0);
+            }
+            5 => {
+                let mut body = [0; 32];
+                body[8..16].copy_from_slice(&offset.to_ne_bytes());
+                body[16..24].copy_from_slice(&bytes.to_ne_bytes());
+                body[24] = 3;
+                rig.call(43, node, &body).unwrap();
+                let (start, end) = ((offset as usize).min(model.len()), end.min(model.len()));
+                model[start..end].fill(0);
+            }
+            6 if step % 8 == 0 => {
+                rig.fsync(node);
+                rig.release(node);
+                rig = Rig::mount(rig.unmount());
+                node = rig.lookup("file").unwrap();
+                rig.call(14, node, &[2, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            }
+            _ => {
+                let found = rig.read(node, offset, bytes as u32);
+                let (start, end) = ((offset as usize).min(model.len()), end.min(model.len()));
+                assert!(found == model[start..end], "seed {seed}, step {step}: {offset}+{bytes}");
+            }
+        }
+        assert_eq!(rig.size(node), model.len() as u64, "seed {seed}, step {step}");
+    }
+    rig.unmount();
+}
+
+#[test]
+fn a_file_is_what_was_written() {
+    for seed in 0..40 {
+        exercise(seed, 100);
+    }
+}
+
+#[test]
+fn requests_that_overlap_end_in_some_order() {
+    let chance = &mut 9;
+    for round in 0..50 {
+        let mut rig = Rig::new();
+        let node = rig.create("file");
+        let mut sent = Vec::new();
+        // Each writes its own bytes, which share pages with those of others.
+        for n in 0..20_u64 {
+            let fill = [n as u8 + 1; 1000];
+            sent.push(rig.send_write(node, n * 1000, &fill));
+            if random(chance).is_multiple_of(2) {
+                rig.turn();
+            }
+        }
+        for unique in sent {
+            rig.reply(unique).unwrap();
+        }
+        let found = rig.read(node, 0, 32_768);
+        assert_eq!(found.len(), 20_000, "round {round}");
+        for (n, part) in found.chunks(1000).enumerate() {
+            assert!(part.iter().all(|byte| *byte == n as u8 + 1), "round {round}, part {n}");
+        }
+        rig.unmount();
+    }
+}

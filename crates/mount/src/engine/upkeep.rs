@@ -1,0 +1,257 @@
+//! Work for the file system beside requests: commits, chores, moves, and the end.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use contigfs::{Chore, Move, Until, Work};
+use contract::{Buf, COMMIT_PAGE_BYTES, Command, Device, Instant, REQUEST_BYTES_MAX, Status};
+
+use super::core::Core;
+use super::task::{Deed, PAGE_BYTES, Pending, Task, pages};
+use crate::gates::Pass;
+use crate::kernel::Kernel;
+use crate::medium::fill_commit;
+
+/// The longest time for which a change of size or time stays in memory alone.
+const FLUSH_PERIOD: Duration = Duration::from_secs(5);
+
+/// Pages of the largest discard.
+const DISCARD_PAGES_MAX: u64 = 1 << 18;
+
+/// A move of a file's data.
+#[derive(Debug)]
+struct Moving {
+    order: Move,
+    copied: u64,
+    /// The request that waits for the move.
+    waiting: Pending,
+    is_good: bool,
+}
+
+/// The stage of a mounted file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The kernel has requests.
+    #[default]
+    Serving,
+    /// The file system is not mounted any more, and changes go to the device.
+    Closing,
+    /// The last flush is at the device.
+    Flushing,
+    /// All is done.
+    Closed,
+}
+
+/// The work under way.
+#[derive(Debug, Default)]
+pub(super) struct Upkeep {
+    pub(super) stage: Stage,
+    /// The time to commit what waits in memory.
+    flush_at: Option<Instant>,
+    /// The discards of chores in flight: their number, and whether all have succeeded.
+    discards: HashMap<u64, (u32, bool)>,
+    /// Moves, of which the first is under way.
+    moves: VecDeque<Moving>,
+}
+
+impl Upkeep {
+    /// Returns the time at which there is something to do; `None` for never.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.flush_at
+    }
+
+    /// Starts what there is to do. Returns `true` if there was something.
+    pub(super) fn start<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        self.keep_time(core);
+        let mut progressed = false;
+        while let Some(commit) = core.fs.take_commit() {
+            progressed = true;
+            let count = commit.pages.len();
+            let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
+            fill_commit(&mut buf, &commit.pages);
+            let command = Command::Commit { pages: count as u16 };
+            submit(core, command, Some(buf), Deed::Commit(commit.number));
+        }
+        while let Some(chore) = core.fs.take_chore() {
+            progressed = true;
+            self.start_chore(core, chore);
+        }
+        for (order, waiting) in std::mem::take(&mut core.asked) {
+            progressed = true;
+            self.start_move(core, order, waiting);
+        }
+        progressed
+    }
+
+    /// Has what waits in memory committed after a while.
+    fn keep_time<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+        match self.flush_at {
+            _ if core.fs.is_idle() => self.flush_at = None,
+            None => self.flush_at = Some(core.now + FLUSH_PERIOD),
+            Some(due) if due <= core.now => {
+                self.flush_at = Some(core.now + FLUSH_PERIOD);
+                core.fs.flush_attributes();
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn start_chore<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: Chore) {
+        match chore.work {
+            Work::Discard { page, pages: count } => {
+                let end = page + count;
+                let starts = (page..end).step_by(DISCARD_PAGES_MAX as usize);
+                self.discards.insert(chore.number, (starts.clone().count() as u32, true));
+                for start in starts {
+                    let count = (end - start).min(DISCARD_PAGES_MAX);
+                    let range = pages(start * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
+                    submit(core, Command::Discard(range), None, Deed::Discard(chore.number));
+                }
+            }
+            Work::Zero { at, .. } => {
+                let buf = core.take(PAGE_BYTES);
+                let range = pages(at - at % PAGE_BYTES as u64, PAGE_BYTES);
+                submit(core, Command::Read(range), Some(buf), Deed::Zero(chore));
+            }
+        }
+    }
+
+    /// Takes the end of a command in.
+    pub(super) fn ended<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        task: Deed,
+        status: Status,
+        buf: Option<Buf>,
+    ) {
+        let is_good = status.is_ok();
+        if !is_good {
+            tracing::error!("the volume fails to carry out {task:?}: {status}");
+        }
+        core.waits.has_news = true;
+        let buf = match (task, buf) {
+            (Deed::Zero(chore), Some(buf)) if is_good => return self.zero(core, &chore, buf),
+            (Deed::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
+            (task, buf) => {
+                self.note_end(core, task, is_good);
+                buf
+            }
+        };
+        buf.into_iter().for_each(|buf| core.pool.give(buf));
+    }
+
+    fn note_end<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, task: Deed, is_good: bool) {
+        match task {
+            Deed::Commit(number) => core.fs.commit_ended(number, is_good),
+            Deed::Discard(number) => {
+                let (left, all_good) =
+                    self.discards.get_mut(&number).expect("the chore is under way");
+                *left -= 1;
+                *all_good &= is_good;
+                if let (0, all_good) = (*left, *all_good) {
+                    self.discards.remove(&number);
+                    core.fs.chore_ended(number, all_good);
+                }
+            }
+            Deed::Zero(chore) => core.fs.chore_ended(chore.number, is_good),
+            Deed::Zeroed(number) => {
+                core.has_written = true;
+                core.fs.chore_ended(number, is_good);
+            }
+            Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, is_good),
+            Deed::Last => self.stage = Stage::Closed,
+        }
+    }
+
+    /// Writes zeroes into a page that was read.
+    fn zero<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: &Chore, mut buf: Buf) {
+        let Work::Zero { at, bytes } = chore.work else { unreachable!("the chore writes zeroes") };
+        let within = (at % PAGE_BYTES as u64) as usize;
+        buf.prefix_mut(PAGE_BYTES)[within..within + bytes as usize].fill(0);
+        let range = pages(at - within as u64, PAGE_BYTES);
+        let command = Command::Write { range, fua: false };
+        submit(core, command, Some(buf), Deed::Zeroed(chore.number));
+    }
+
+    /// Starts a move, for which a request waits.
+    fn start_move<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        order: Move,
+        waiting: Pending,
+    ) {
+        self.moves.push_back(Moving { order, copied: 0, waiting, is_good: true });
+        if self.moves.len() == 1 {
+            self.begin_move(core);
+        }
+    }
+
+    fn begin_move<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+        let Some(moving) = self.moves.front() else { return };
+        if core.gates.enter(moving.order.ino, Pass::Alone, Pending::Move).is_some() {
+            self.copy_next(core);
+        }
+    }
+
+    /// Copies the next part of a file that moves.
+    pub(super) fn copy_next<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+        let moving = self.moves.front().expect("a move is under way");
+        let left = moving.order.bytes - moving.copied;
+        if left == 0 {
+            return submit(core, Command::Flush, None, Deed::Move);
+        }
+        let bytes = left.min(REQUEST_BYTES_MAX as u64) as usize;
+        let range = pages(moving.order.from + moving.copied, bytes);
+        let buf = core.take(bytes);
+        submit(core, Command::Read(range), Some(buf), Deed::Copy);
+    }
+
+    fn write_copy<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, buf: Buf) {
+        let moving = self.moves.front_mut().expect("a move is under way");
+        let left = moving.order.bytes - moving.copied;
+        let bytes = left.min(REQUEST_BYTES_MAX as u64) as usize;
+        let range = pages(moving.order.to + moving.copied, bytes);
+        moving.copied += bytes as u64;
+        submit(core, Command::Write { range, fua: false }, Some(buf), Deed::Copied);
+    }
+
+    fn copy_ended<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        task: &Deed,
+        is_good: bool,
+    ) {
+        let moving = self.moves.front_mut().expect("a move is under way");
+        moving.is_good &= is_good;
+        if moving.is_good && !matches!(task, Deed::Move) {
+            return self.copy_next(core);
+        }
+        let moving = self.moves.pop_front().expect("it was just seen");
+        core.fs.moved(moving.order.ino, moving.is_good);
+        core.gates.leave(moving.order.ino, &mut core.waits.admitted);
+        core.waits.again.push((Until::Now, moving.waiting));
+        self.begin_move(core);
+    }
+
+    /// Flushes once the file system is not mounted any more, no request is in service, and all
+    /// changes are on the device.
+    pub(super) fn close<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+        if self.stage != Stage::Closing || !core.is_idle() || !self.moves.is_empty() {
+            return;
+        }
+        core.fs.flush_attributes();
+        if core.fs.is_idle() && core.disk.is_idle() {
+            self.stage = Stage::Flushing;
+            submit(core, Command::Flush, None, Deed::Last);
+        }
+    }
+}
+
+fn submit<K: Kernel, D: Device>(
+    core: &mut Core<K, D>,
+    command: Command,
+    buf: Option<Buf>,
+    deed: Deed,
+) {
+    core.disk.submit(core.now, command, buf, Task::Upkeep(deed));
+}

@@ -1,0 +1,114 @@
+//! The order of the requests of one file: a write that ends within a page changes the page in
+//! memory, and a move copies the file. Others of the file wait meanwhile, in their order.
+
+use std::collections::{HashMap, VecDeque};
+
+use contigfs::Ino;
+
+/// The way in which a request uses a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Beside others: reads, and writes of whole pages.
+    Shared,
+    /// Alone.
+    Alone,
+}
+
+/// The gates of all files that are in use. `T` names a request.
+#[derive(Debug)]
+pub(crate) struct Gates<T> {
+    gates: HashMap<Ino, Gate<T>>,
+}
+
+#[derive(Debug)]
+struct Gate<T> {
+    /// Requests inside.
+    inside: u32,
+    /// `true` if the one that is inside is alone.
+    is_alone: bool,
+    waiting: VecDeque<(Pass, T)>,
+}
+
+impl<T> Gate<T> {
+    fn admits(&self, pass: Pass) -> bool {
+        match pass {
+            Pass::Shared => !self.is_alone,
+            Pass::Alone => self.inside == 0,
+        }
+    }
+
+    fn enter(&mut self, pass: Pass) {
+        self.inside += 1;
+        self.is_alone = pass == Pass::Alone;
+    }
+}
+
+impl<T> Gates<T> {
+    /// Returns gates without requests.
+    pub(crate) fn new() -> Self {
+        Gates { gates: HashMap::new() }
+    }
+
+    /// Lets a request of a file in, and returns it; or has it wait.
+    pub(crate) fn enter(&mut self, ino: Ino, pass: Pass, request: T) -> Option<T> {
+        let gate = self.gates.entry(ino).or_insert_with(|| Gate {
+            inside: 0,
+            is_alone: false,
+            waiting: VecDeque::new(),
+        });
+        if gate.waiting.is_empty() && gate.admits(pass) {
+            gate.enter(pass);
+            return Some(request);
+        }
+        gate.waiting.push_back((pass, request));
+        None
+    }
+
+    /// Lets a request out, and appends those that may go on to `admitted`.
+    pub(crate) fn leave(&mut self, ino: Ino, admitted: &mut VecDeque<T>) {
+        let gate = self.gates.get_mut(&ino).expect("a request was inside");
+        gate.inside -= 1;
+        gate.is_alone &= gate.inside > 0;
+        while gate.waiting.front().is_some_and(|(pass, _)| gate.admits(*pass)) {
+            let (pass, request) = gate.waiting.pop_front().expect("it was just seen");
+            gate.enter(pass);
+            admitted.push_back(request);
+        }
+        if gate.inside == 0 {
+            self.gates.remove(&ino);
+        }
+    }
+
+    /// Returns `true` if no request is inside, or waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.gates.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_wants_to_be_alone_waits_and_others_behind_it() {
+        let mut gates = Gates::new();
+        let mut admitted = VecDeque::new();
+        assert_eq!(gates.enter(5, Pass::Shared, 'a'), Some('a'));
+        assert_eq!(gates.enter(5, Pass::Shared, 'b'), Some('b'));
+        assert_eq!(gates.enter(5, Pass::Alone, 'c'), None);
+        assert_eq!(gates.enter(5, Pass::Shared, 'd'), None, "behind c");
+        assert_eq!(gates.enter(6, Pass::Alone, 'x'), Some('x'), "another file");
+        gates.leave(5, &mut admitted);
+        assert!(admitted.is_empty());
+        gates.leave(5, &mut admitted);
+        assert_eq!(admitted, ['c']);
+        assert_eq!(gates.enter(5, Pass::Shared, 'e'), None);
+        gates.leave(5, &mut admitted);
+        assert_eq!(admitted, ['c', 'd', 'e']);
+        gates.leave(5, &mut admitted);
+        gates.leave(5, &mut admitted);
+        assert!(!gates.is_idle());
+        gates.leave(6, &mut admitted);
+        assert!(gates.is_idle());
+    }
+}

@@ -1,0 +1,57 @@
+//! The kernel's end of a mounted file system, as the engine sees it.
+
+use std::ops::Range;
+
+use contract::Buf;
+use io::fuse::{Channel, Message};
+
+/// The source of requests, and the destination of replies.
+pub(crate) trait Kernel {
+    /// Appends the requests that have come to `messages`, and the buffers of replies that have left
+    /// to `freed`. Takes buffers for further requests from `supply`.
+    fn poll(
+        &mut self,
+        messages: &mut Vec<Message>,
+        freed: &mut Vec<Buf>,
+        supply: &mut dyn FnMut() -> Option<Buf>,
+    );
+
+    /// Replies to a request with a head and, if it has one, a body: a part of a buffer.
+    fn reply(&mut self, head: &[u8], body: Option<(Buf, Range<usize>)>);
+
+    /// Ends a request that has no reply.
+    fn ignore(&mut self);
+
+    /// Returns `true` once the file system is not mounted any more.
+    fn has_ended(&self) -> bool;
+
+    /// Returns `true` once all replies have left.
+    fn has_sent_all(&self) -> bool;
+}
+
+impl Kernel for Channel {
+    fn poll(
+        &mut self,
+        messages: &mut Vec<Message>,
+        freed: &mut Vec<Buf>,
+        supply: &mut dyn FnMut() -> Option<Buf>,
+    ) {
+        Channel::poll(self, messages, freed, supply);
+    }
+
+    fn reply(&mut self, head: &[u8], body: Option<(Buf, Range<usize>)>) {
+        Channel::reply(self, head, body);
+    }
+
+    fn ignore(&mut self) {
+        Channel::ignore(self);
+    }
+
+    fn has_ended(&self) -> bool {
+        Channel::has_ended(self)
+    }
+
+    fn has_sent_all(&self) -> bool {
+        Channel::has_sent_all(self)
+    }
+}

@@ -1,0 +1,189 @@
+//! The process that serves a mounted file system, and the command that takes it off.
+//!
+//! The process holds a lock on the folder beneath the mount. So whoever has taken the file system off
+//! can wait until its volume is closed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use contigfs::{FileSystem, Settings};
+use contract::BufPool;
+use io::fuse::{Channel, mounted, unmount};
+use io::{SpinPolicy, carve, run};
+use server::volumes::Volume;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::engine::{BUFFERS, DEPTH, Engine};
+use crate::maintain::now;
+use crate::medium::{Medium, channel};
+use crate::options::{MountArgs, UmountArgs};
+
+/// Number of the error that somebody uses the file system (`EBUSY`).
+const BUSY: i32 = 16;
+
+/// Number of the error that nobody serves the file system any more (`ENOTCONN`).
+const NOT_CONNECTED: i32 = 107;
+
+/// Mounts a file system and serves it.
+pub(crate) fn mount(args: &MountArgs, print: &dyn Fn(&str)) -> Result<(), String> {
+    if let Some(cpu) = args.cpu {
+        io::pin_to_cpu(cpu).map_err(|error| error.to_string())?;
+    }
+    let folder = clear(&args.folder)?;
+    let _lock = lock(&folder)?;
+    let mut medium = Medium::open(&args.spec)?;
+    let mut seed = [0; 8];
+    server::fabric::random(&mut seed);
+    let settings = Settings {
+        commit_pages_max: medium.commit_pages_max(),
+        seed: u64::from_ne_bytes(seed),
+        read_only: args.read_only,
+    };
+    match contigfs::mount(&mut medium, &settings) {
+        Ok(fs) => serve(args, &folder, medium, fs, print),
+        Err(error) => {
+            medium.close();
+            Err(format!("{}: {error}", name(args)))
+        }
+    }
+}
+
+/// Returns the name of the volume.
+fn name(args: &MountArgs) -> String {
+    Volume::identity(&args.spec).unwrap_or_else(|| "the volume".to_owned())
+}
+
+/// Returns the absolute path of a folder to mount at. A file system there that nobody serves any more
+/// is taken off.
+fn clear(folder: &Path) -> Result<PathBuf, String> {
+    let failed = |error| format!("cannot mount at {}: {error}", folder.display());
+    let path = find(folder).map_err(failed)?;
+    let Some(at) = mounted(&path).map_err(failed)? else { return Ok(path) };
+    if !is_dead(&path) {
+        return Err(format!(
+            "{} is mounted at {} already; take it off (`nearflash umount`)",
+            at.source.to_string_lossy(),
+            path.display()
+        ));
+    }
+    unmount(&path, true).map_err(failed)?;
+    clear(folder)
+}
+
+/// Returns the absolute path of a folder, at which a file system may be mounted that nobody serves.
+fn find(folder: &Path) -> std::io::Result<PathBuf> {
+    match folder.canonicalize() {
+        Err(error) if error.raw_os_error() == Some(NOT_CONNECTED) => std::path::absolute(folder),
+        found => found,
+    }
+}
+
+/// Returns `true` if nobody serves the file system that is mounted at the folder. The kernel asks for
+/// the sizes of a file system each time, and keeps all else.
+fn is_dead(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
+}
+
+/// Takes the lock of a folder.
+fn lock(folder: &Path) -> Result<File, String> {
+    let failed = |error| format!("cannot mount at {}: {error}", folder.display());
+    let file = File::open(folder).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(format!(
+            "another process serves {}, or closes its volume; wait for its end",
+            folder.display()
+        )),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn serve(
+    args: &MountArgs,
+    folder: &Path,
+    medium: Medium,
+    fs: FileSystem,
+    print: &dyn Fn(&str),
+) -> Result<(), String> {
+    let (volume, device, ring, clock) = medium.into_parts();
+    let arena = carve(&BUFFERS).map_err(|error| error.to_string())?;
+    if volume.is_direct()
+        && let Err(error) = ring.register_buffers(&arena)
+    {
+        tracing::warn!("{error}");
+    }
+    let file = io::fuse::mount(&name(args), folder, args.read_only);
+    let file = file.map_err(|error| error.to_string())?;
+    let channel = Channel::open(file, &ring, channel(), DEPTH);
+    let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs));
+    if let Ok(Some(at)) = mounted(folder)
+        && let Err(error) = at.read_ahead()
+    {
+        tracing::warn!("the kernel reads ahead less than it could: {error}");
+    }
+    heed_signals(folder.to_owned())?;
+    print(&format!("ready: {}", folder.display()));
+    run(&ring, &clock, SpinPolicy { spin: args.spin() }, |at| engine.turn(at, now()));
+    let (channel, device, fs) = engine.into_parts();
+    drop(device);
+    volume.close();
+    match channel.failure() {
+        Some(error) => Err(format!("the kernel has refused a message: {error}")),
+        None if fs.is_read_only() && !args.read_only => {
+            Err("the volume has failed to write: see the log, and check the file system".to_owned())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Takes the file system off when a signal asks for the end, while the thread of the caller serves
+/// it. A second signal ends the process.
+fn heed_signals(folder: PathBuf) -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let heed = move || {
+        let mut asked = 0;
+        for _ in signals.forever() {
+            asked += 1;
+            if asked > 1 {
+                std::process::exit(1);
+            }
+            match unmount(&folder, false) {
+                Err(error) if error.raw_os_error() == Some(BUSY) => {
+                    tracing::warn!(
+                        "somebody uses the file system: it ends when nobody does any more, or at \
+                         another signal"
+                    );
+                    // Whoever has taken it off meanwhile has done what was asked.
+                    let _ = unmount(&folder, true);
+                }
+                Err(error) => tracing::warn!("the file system is not taken off: {error}"),
+                Ok(()) => {}
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed);
+    thread.map(drop).map_err(|error| format!("cannot start a thread for signals: {error}"))
+}
+
+/// Takes a file system off, and waits until its process has closed the volume.
+pub(crate) fn umount(args: &UmountArgs) -> Result<(), String> {
+    let failed = |error| format!("cannot unmount {}: {error}", args.folder.display());
+    let path = find(&args.folder).map_err(failed)?;
+    if mounted(&path).map_err(failed)?.is_none() {
+        return Err(format!("no file system of nearflash is mounted at {}", path.display()));
+    }
+    unmount(&path, args.detach).map_err(|error| match error.raw_os_error() {
+        Some(BUSY) => format!(
+            "somebody uses {}: end what does (`fuser -m`), or take it off with --detach",
+            path.display()
+        ),
+        _ => failed(error),
+    })?;
+    if !args.detach {
+        let file = File::open(&path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+    }
+    Ok(())
+}
