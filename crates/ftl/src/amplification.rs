@@ -205,6 +205,7 @@ pub fn measure(case: &Case) -> Report {
         segment_pages: case.segment_pages,
         spare_per_mille: case.spare_per_mille,
         policy: case.policy,
+        virtual_pages: None,
     };
     create(&mut media, &shape).expect("a possible volume");
     let settings = Settings { data: false, discards: false, ..Settings::new(case.policy) };
@@ -283,6 +284,7 @@ mod tests {
                 segment_pages: case.segment_pages,
                 spare_per_mille: case.spare_per_mille,
                 policy,
+                virtual_pages: None,
             };
             Geometry::plan(&shape, &[case.member_pages()]).is_ok()
         };

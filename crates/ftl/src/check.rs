@@ -5,7 +5,7 @@ use contract::Status;
 
 use crate::error::Error;
 use crate::layout::{BatchHead, PAGE_BYTES, checksum};
-use crate::map::{POISONED, UNMAPPED};
+use crate::map::POISONED;
 use crate::open::Media;
 use crate::volume::Volume;
 
@@ -62,9 +62,9 @@ pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<Checked, Error>
     let store = &volume.store;
     let geometry = store.geometry;
     let mut found = Checked::default();
-    for &place in store.map.places() {
+    for (_, place) in store.map.all() {
         found.poisoned += u64::from(place == POISONED);
-        found.unproved += u64::from(place != POISONED && place != UNMAPPED);
+        found.unproved += u64::from(place != POISONED);
     }
     let mut bytes = vec![0; geometry.segment_pages as usize * PAGE_BYTES];
     for segment in 0..geometry.segments() {

@@ -11,10 +11,10 @@ use alloc::vec;
 use contract::Status;
 
 use crate::command::{Op, Token};
-use crate::geometry::{Geometry, MEMBERS_MAX};
+use crate::geometry::{CHUNK_PAGES, Geometry, MEMBERS_MAX, SLAB_RECORD_BYTES};
 use crate::layout::{
     CHECKPOINT_BYTES, CheckpointPage, CheckpointRecord, MAGIC, PAGE_BYTES, SegmentRecord,
-    SizesRecord, Superblock, VERSION,
+    SizesRecord, Superblock, ThinRecord,
 };
 use crate::map::Map;
 use crate::segment::{Segments, State};
@@ -64,6 +64,9 @@ pub(crate) struct Mark {
     pub(crate) horizon: u64,
     /// The next stamp when the checkpoint began.
     pub(crate) begun: u64,
+    /// Slabs and pages in use then, in a thin volume.
+    pub(crate) slabs: u32,
+    pub(crate) used: u32,
 }
 
 /// The state of checkpointing.
@@ -72,11 +75,13 @@ pub(crate) struct Checkpointer {
     /// Pages of the log when the last checkpoint began.
     log_pages_then: u64,
     valid: Mark,
-    /// Horizon and beginning of the checkpoint in progress.
+    /// The checkpoint in progress, without its identity and area.
     next: Mark,
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
     records_below: u64,
     generation: u64,
+    /// Pages of the checkpoint in progress, and the next one to write: `next_page ≤ pages`.
+    pages: u32,
     next_page: u32,
     /// Pages of the write in flight.
     piece_pages: u32,
@@ -97,6 +102,7 @@ impl Checkpointer {
             next: Mark::default(),
             records_below: 0,
             generation,
+            pages: 0,
             next_page: 0,
             piece_pages: 0,
             outstanding: 0,
@@ -113,10 +119,10 @@ impl Checkpointer {
     }
 
     /// Counts a change of the superblock, and makes the checkpoint in the other area valid.
-    pub(crate) fn make_valid(&mut self, horizon: u64, begun: u64) {
+    pub(crate) fn make_valid(&mut self, next: Mark) {
         self.generation += 1;
         let (identity, area) = (self.generation, 1 - self.valid.area);
-        self.valid = Mark { identity, area, horizon, begun };
+        self.valid = Mark { identity, area, ..next };
     }
 
     /// Counts a change of the superblock that keeps the checkpoint.
@@ -179,19 +185,14 @@ pub(crate) fn encode_page(
 ) {
     let content = &mut page[..CHECKPOINT_BYTES];
     content.fill(0);
-    if index < geometry.map_pages() {
-        let begin = index as usize * (CHECKPOINT_BYTES / 4);
-        for (place, to) in map.places()[begin..].iter().zip(content.chunks_exact_mut(4)) {
-            to.copy_from_slice(&place.to_le_bytes());
-        }
-    } else if index < geometry.map_pages() + geometry.heat_pages() {
-        let begin = (index - geometry.map_pages()) as usize * CHECKPOINT_BYTES;
-        let heats = &map.heats()[begin..];
-        let count = heats.len().min(CHECKPOINT_BYTES);
-        content[..count].copy_from_slice(&heats[..count]);
+    let index_pages = geometry.index_pages(map.frozen());
+    if index < index_pages && geometry.thin {
+        encode_slabs(map, index, content);
+    } else if index < index_pages {
+        encode_index(geometry, map, index, content);
     } else {
         let size = size_of::<SegmentRecord>();
-        let at = index - geometry.map_pages() - geometry.heat_pages();
+        let at = index - index_pages;
         let begin = at as usize * (CHECKPOINT_BYTES / size);
         let rest = segments.all().get(begin..).unwrap_or(&[]);
         for (segment, to) in rest.iter().zip(content.chunks_exact_mut(size)) {
@@ -210,10 +211,57 @@ pub(crate) fn encode_page(
     CheckpointPage::seal(page, checkpoint, index);
 }
 
+/// Writes a page of a whole map: the entries of all pages, then their heats.
+fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) {
+    if index < geometry.map_pages() {
+        let first = index * (CHECKPOINT_BYTES as u32 / 4);
+        for (page, to) in (first..geometry.pages).zip(content.chunks_exact_mut(4)) {
+            to.copy_from_slice(&map.place(page).to_le_bytes());
+        }
+    } else {
+        let first = (index - geometry.map_pages()) * CHECKPOINT_BYTES as u32;
+        for (page, to) in (first..geometry.pages).zip(content) {
+            *to = map.heat(page);
+        }
+    }
+}
+
+/// Writes a page of the slabs of a thin volume, which follow each other across pages.
+fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) {
+    const WORDS: usize = SLAB_RECORD_BYTES / 4;
+    const CHUNK: usize = CHUNK_PAGES as usize;
+    let mut word = index as usize * (CHECKPOINT_BYTES / 4);
+    let mut rest = content;
+    while !rest.is_empty() && word / WORDS < map.frozen() as usize {
+        let (chunk, complements, heats) = map.frozen_slab(word / WORDS);
+        let at = word % WORDS;
+        let end = if at == 0 {
+            1
+        } else if at <= CHUNK {
+            1 + CHUNK
+        } else {
+            WORDS
+        };
+        let words = (end - at).min(rest.len() / 4);
+        let (part, behind) = rest.split_at_mut(words * 4);
+        match at {
+            0 => part.copy_from_slice(&chunk.to_le_bytes()),
+            1..=CHUNK => {
+                for (to, complement) in part.chunks_exact_mut(4).zip(&complements[at - 1..]) {
+                    to.copy_from_slice(&(!complement).to_le_bytes());
+                }
+            }
+            _ => part.copy_from_slice(&heats[(at - 1 - CHUNK) * 4..][..words * 4]),
+        }
+        (word, rest) = (word + words, behind);
+    }
+}
+
 impl Checkpointer {
     /// Does the next step of checkpointing if possible.
     pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
-        let due = LOG_FACTOR * u64::from(store.geometry.checkpoint_pages());
+        let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
+        let due = LOG_FACTOR * u64::from(pages);
         match self.phase {
             Phase::Idle if self.closed => {}
             Phase::Idle if self.closing && !(store.is_quiet() && motion == Motion::Idle) => {}
@@ -238,6 +286,11 @@ impl Checkpointer {
         let first = store.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.first);
         self.next.horizon = first.min().unwrap_or(store.clock.next_stamp);
         self.next.begun = store.clock.next_stamp;
+        if store.geometry.thin {
+            store.map.freeze();
+            (self.next.slabs, self.next.used) = (store.map.frozen(), store.map.mapped());
+        }
+        self.pages = store.geometry.checkpoint_pages_with(self.next.slabs);
         self.next_page = 0;
         self.log_pages_then = store.report.log_pages;
         self.phase = Phase::Writing;
@@ -246,8 +299,10 @@ impl Checkpointer {
 
     /// Writes the next pages of the checkpoint to the area that the valid one does not use.
     fn write_piece(&mut self, store: &mut Store) {
-        let left = store.geometry.checkpoint_pages() - self.next_page;
+        let left = self.pages - self.next_page;
         if left == 0 {
+            store.map.thaw();
+            store.settle();
             self.phase = Phase::Flushing(store.flusher.ask(), 0);
             return;
         }
@@ -255,7 +310,7 @@ impl Checkpointer {
         let identity = self.generation + 1;
         for (index, page) in self.piece.chunks_exact_mut(PAGE_BYTES).enumerate() {
             let index = self.next_page + index as u32;
-            if index < store.geometry.checkpoint_pages() {
+            if index < self.pages {
                 let (map, segments) = (&store.map, &store.segments);
                 encode_page(&store.geometry, map, segments, (identity, index), page);
             }
@@ -273,7 +328,7 @@ impl Checkpointer {
     pub(crate) fn superblock(&self, store: &Store, clean: bool) -> Superblock {
         Superblock {
             magic: MAGIC,
-            version: VERSION.into(),
+            version: store.geometry.version().into(),
             member: 0.into(),
             members: store.geometry.members.into(),
             streams: store.geometry.streams,
@@ -294,14 +349,19 @@ impl Checkpointer {
             },
             next_stamp: store.clock.next_stamp.into(),
             written: store.clock.written.into(),
-            reserved: [0; 3987],
+            thin: ThinRecord {
+                capacity: if store.geometry.thin { store.geometry.capacity } else { 0 }.into(),
+                slabs: self.valid.slabs.into(),
+                used: self.valid.used.into(),
+            },
+            reserved: [0; 3975],
             crc: 0.into(),
         }
     }
 
     fn write_superblocks(&mut self, store: &mut Store, copy: u8) {
         if copy == 0 {
-            self.make_valid(self.next.horizon, self.next.begun);
+            self.make_valid(self.next);
             let block = self.superblock(store, self.closing && self.is_complete(store));
             let pages = self.blocks.chunks_exact_mut(PAGE_BYTES);
             for (member, page) in (0..store.geometry.members).zip(pages) {
@@ -333,7 +393,7 @@ impl Checkpointer {
     /// Ends a write of checkpointing. A failing member makes the volume read-only.
     pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         if !status.is_ok() {
-            store.read_only = true;
+            store.end_writes();
             return;
         }
         match self.phase {

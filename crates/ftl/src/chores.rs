@@ -35,7 +35,7 @@ impl Tally {
             free_permille: AtomicU32::new(0),
             is_short: AtomicBool::new(false),
             segments: geometry.segments(),
-            pages: geometry.pages,
+            pages: geometry.capacity,
             uniform: alone(uniform(geometry), geometry),
         }
     }
@@ -84,7 +84,7 @@ fn uniform(geometry: &Geometry) -> ChoreRate {
     // The reserve is free, and the open segments are half full.
     let idle = f64::from(geometry.reserve()) + f64::from(geometry.streams) / 2.0;
     let room = (f64::from(geometry.segments()) - idle).max(1.0) * dense;
-    let live = live_share(f64::from(geometry.pages) / room).min(LIVE_MAX);
+    let live = live_share(f64::from(geometry.capacity) / room).min(LIVE_MAX);
     let headers = f64::from(geometry.segment_pages) / dense;
     let (moved, read) = (live / (1.0 - live), 1.0 / (1.0 - live));
     let permille = |pages: f64| (pages * 1_000.0) as u32 + 1;
@@ -146,7 +146,13 @@ mod tests {
             depth,
             overwrites: 2,
         };
-        let shape = Shape { uuid: [0; 16], segment_pages: 64, spare_per_mille, policy };
+        let shape = Shape {
+            uuid: [0; 16],
+            segment_pages: 64,
+            spare_per_mille,
+            policy,
+            virtual_pages: None,
+        };
         let geometry = Geometry::plan(&shape, &[case.member_pages()]).unwrap();
         (case, geometry)
     }
@@ -181,8 +187,13 @@ mod tests {
 
     #[test]
     fn what_is_published_is_read() {
-        let shape =
-            Shape { uuid: [0; 16], segment_pages: 64, spare_per_mille: 200, policy: Policy::HEAT3 };
+        let shape = Shape {
+            uuid: [0; 16],
+            segment_pages: 64,
+            spare_per_mille: 200,
+            policy: Policy::HEAT3,
+            virtual_pages: None,
+        };
         let geometry = Geometry::plan(&shape, &[65_536]).unwrap();
         let tally = Tally::new(&geometry);
         let report = Report {

@@ -164,9 +164,16 @@ impl Collector {
         let dense = store.geometry.dense_pages();
         let (written, horizon) = (store.clock.written, gate.records_below());
         let victims = store.settings.policy.victims(store.trend.is_even());
-        let Some(victim) = store.segments.victim(victims, dense, written, horizon) else {
-            // The only segments with space may be those whose records no checkpoint has.
+        let early = store.is_sabotaged(Sabotage::UnpinnedMoves);
+        let durable_below = if early { u64::MAX } else { store.flusher.durable_below };
+        let bounds = (horizon, durable_below);
+        let Some(victim) = store.segments.victim(victims, dense, written, bounds) else {
+            // The only segments with space may be those that no flush covers, or whose records no
+            // checkpoint has.
             self.hurries = true;
+            if store.segments.waits_for_flush(durable_below) {
+                store.flusher.ask();
+            }
             gate.want();
             return;
         };
@@ -336,13 +343,14 @@ impl Collector {
         }
         let filling = &mut log.filling;
         if whole {
-            let item = Item { page, kind: Kind::Moved, heat, stamp, check, from };
+            let item = Item { page, kind: Kind::Moved, heat, stamp, check, from, is_fresh: false };
             if let Some(to) = filling.push(item) {
                 to.copy_from_slice(bytes);
             }
             store.report.moved_pages += 1;
         } else {
-            let item = Item { page, kind: Kind::Poisoned, heat, stamp, check: 1, from };
+            let item =
+                Item { page, kind: Kind::Poisoned, heat, stamp, check: 1, from, is_fresh: false };
             filling.records.push(item);
         }
         store.begin_move(from);

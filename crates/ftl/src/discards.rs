@@ -7,7 +7,7 @@ use contract::Slot;
 use crate::flight::{Bound, Flight};
 use crate::layout::Kind;
 use crate::log::{Item, Log};
-use crate::map::UNMAPPED;
+use crate::map::{Map, UNMAPPED};
 
 /// Pages of a discard that one record carries.
 const RUN_PAGES_MAX: u32 = 1024;
@@ -55,17 +55,28 @@ impl Discards {
     }
 
     /// Stages the next records. A discard waits until no write to its pages is on its way; new
-    /// writes to them wait for the discard.
-    pub(crate) fn advance(&mut self, log: &mut Log, flight: &mut Flight, may_open: bool) {
+    /// writes to them wait for the discard. Chunks without a slab are discarded already.
+    pub(crate) fn advance(
+        &mut self,
+        log: &mut Log,
+        flight: &mut Flight,
+        map: &Map,
+        may_open: bool,
+    ) {
         for discard in &mut self.all {
+            if !discard.sent {
+                discard.next = map.next_with_slab(discard.next, discard.end);
+            }
             let run = RUN_PAGES_MAX.min(discard.end - discard.next);
-            let waits =
-                discard.sent || flight.bound(discard.next..discard.next + run) != Bound::Free;
+            let waits = discard.sent
+                || run == 0
+                || flight.bound(discard.next..discard.next + run) != Bound::Free;
             if waits || !log.takes(0, 1, may_open) {
                 continue;
             }
             let (page, kind) = (discard.next, Kind::Discarded);
-            let item = Item { page, kind, heat: 0, stamp: 0, check: run, from: UNMAPPED };
+            let item =
+                Item { page, kind, heat: 0, stamp: 0, check: run, from: UNMAPPED, is_fresh: false };
             log.filling.records.push(item);
             discard.sent = true;
         }
@@ -78,6 +89,12 @@ impl Discards {
         let discard = &mut self.all[index];
         (discard.next, discard.sent) = (page + pages, false);
         (discard.next == discard.end).then(|| self.all.swap_remove(index).slot)
+    }
+
+    /// Removes a discard that has come to its end without a record, and returns its request.
+    pub(crate) fn pop_ended(&mut self) -> Option<Slot> {
+        let index = self.all.iter().position(|d| !d.sent && d.next == d.end)?;
+        Some(self.all.swap_remove(index).slot)
     }
 
     /// Removes a discard without completing it, and returns its request.

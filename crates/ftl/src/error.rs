@@ -5,7 +5,7 @@ use core::fmt;
 
 use contract::Status;
 
-use crate::layout::VERSION;
+use crate::layout::VERSION_THIN;
 
 /// The reason why a volume was not created or opened. The members are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Error {
     TooSmall,
     /// More pages than the map can name.
     TooLarge,
+    /// A thin volume of no pages, or of more than the map can name.
+    VirtualSize,
     /// A member already belongs to a volume.
     InUse(usize),
     /// A member belongs to no volume.
@@ -57,6 +59,10 @@ impl fmt::Display for Error {
             Error::TooLarge => {
                 f.write_str("a volume has at most 16 TiB of members; create several volumes")
             }
+            Error::VirtualSize => f.write_str(
+                "a thin volume has at least 4 KiB and at most 4 MiB less than 16 TiB; choose another \
+                 size",
+            ),
             Error::InUse(member) => write!(
                 f,
                 "member {member} already belongs to a volume; open that volume, or erase the first \
@@ -73,8 +79,8 @@ impl fmt::Display for Error {
             ),
             Error::Version(member, version) => write!(
                 f,
-                "member {member} has format version {version}, and this program reads version \
-                 {VERSION}; use the program that wrote it"
+                "member {member} has format version {version}, and this program reads versions up \
+                 to {VERSION_THIN}; use the program that wrote it"
             ),
             Error::Foreign(member) => write!(
                 f,

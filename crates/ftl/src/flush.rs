@@ -12,7 +12,7 @@ pub(crate) struct Flusher {
     /// Flushes of members for which the present round waits.
     outstanding: u16,
     /// `true` after a member failed to flush: no data becomes durable any more.
-    pub(crate) failed: bool,
+    failed: bool,
     /// All batches with a lower stamp will be durable when the round ends.
     floor: u64,
     /// All batches with a lower stamp are durable.
@@ -40,8 +40,29 @@ impl Flusher {
         self.wanted
     }
 
+    /// Returns the number of the round that would cover everything completed until now.
+    pub(crate) fn next(&self) -> u64 {
+        self.begun + 1
+    }
+
+    /// Returns the last round that has ended.
+    pub(crate) fn last(&self) -> u64 {
+        self.done
+    }
+
+    /// Asks for a round of this number, unless it has begun.
+    pub(crate) fn want(&mut self, round: u64) {
+        if round > self.begun {
+            self.ask();
+        }
+    }
+
     pub(crate) fn is_done(&self, round: u64) -> bool {
         self.done >= round
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
     }
 
     pub(crate) fn has_room(&self) -> bool {

@@ -8,8 +8,9 @@ use contract::REQUEST_BYTES_MAX;
 
 use crate::error::Error;
 use crate::layout::{
-    CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION, header_pages,
+    CHECKPOINT_BYTES, PAGE_BYTES, SegmentRecord, Superblock, VERSION, VERSION_THIN, header_pages,
 };
+use crate::map::Slab;
 use crate::policy::Policy;
 use crate::segment::Segment;
 
@@ -31,6 +32,18 @@ const PART_PAGES_MAX: u32 = 32;
 /// Maximum number of pages of a batch of lone writes.
 const LONE_PAGES_MAX: u32 = 16;
 
+/// Pages of a chunk of the map: 4 MiB. Tests have small chunks, so that small volumes have several.
+pub(crate) const CHUNK_PAGES: u32 = if cfg!(test) { 16 } else { 1024 };
+
+/// Chunks in use that a thin volume may have beside twice as many as its capacity has.
+const SLABS_MORE: u32 = if cfg!(test) { 4 } else { 256 };
+
+/// Maximum number of logical pages of a thin volume: 4 MiB less than 16 TiB.
+pub(crate) const VIRTUAL_PAGES_MAX: u32 = u32::MAX / CHUNK_PAGES * CHUNK_PAGES;
+
+/// Bytes of a slab in a checkpoint: the number of its chunk, places and heats.
+pub(crate) const SLAB_RECORD_BYTES: usize = 4 + 5 * CHUNK_PAGES as usize;
+
 /// Pages that a segment may have.
 pub const SEGMENT_PAGES: core::ops::RangeInclusive<u32> = 8..=32_768;
 
@@ -45,6 +58,8 @@ pub struct Shape {
     pub spare_per_mille: u32,
     /// The policy, which sets the number of streams.
     pub policy: Policy,
+    /// Logical pages of a thin volume, which may be more than the members hold.
+    pub virtual_pages: Option<u64>,
 }
 
 /// The sizes of a volume. Fixed for its life.
@@ -60,6 +75,10 @@ pub struct Geometry {
     pub segment_pages: u32,
     /// Logical pages.
     pub pages: u32,
+    /// Logical pages that may hold data at once: fewer than `pages` only in a thin volume.
+    pub capacity: u32,
+    /// `true` if the map and its checkpoints grow with the pages in use.
+    pub thin: bool,
     /// Number of streams.
     pub streams: u8,
 }
@@ -81,33 +100,50 @@ impl Geometry {
             member_pages,
             segment_pages: shape.segment_pages,
             pages: 0,
+            capacity: 0,
+            thin: shape.virtual_pages.is_some(),
             streams: shape.policy.streams(),
         };
+        let wished = shape.virtual_pages.unwrap_or(1);
+        if !(1..=u64::from(VIRTUAL_PAGES_MAX)).contains(&wished) {
+            return Err(Error::VirtualSize);
+        }
         // The checkpoint's size depends on the logical pages and takes space from them: the first
         // guess, which is too large, settles it.
         for _ in 0..2 {
             let physical = u64::from(geometry.segments()) * u64::from(shape.segment_pages);
             let logical = physical * 1000 / (1000 + u64::from(shape.spare_per_mille));
-            geometry.pages = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
+            let capacity = u32::try_from(logical).map_err(|_| Error::TooLarge)?;
+            geometry.pages = if geometry.thin { wished as u32 } else { capacity };
+            geometry.capacity = capacity.min(geometry.pages);
         }
         if geometry.leaves_room() { Ok(geometry) } else { Err(Error::TooSmall) }
     }
 
     /// Returns the geometry that a superblock states, or `None` if it contradicts itself.
     pub fn of(block: &Superblock) -> Option<Geometry> {
+        let (thin, pages) = (block.version.get() == VERSION_THIN, block.sizes.pages.get());
         let geometry = Geometry {
             uuid: block.uuid,
             members: block.members.get(),
             member_pages: block.sizes.member_pages.get(),
             segment_pages: block.sizes.segment_pages.get(),
-            pages: block.sizes.pages.get(),
+            pages,
+            capacity: if thin { block.thin.capacity.get() } else { pages },
+            thin,
             streams: block.streams,
         };
         let known = (1..=MEMBERS_MAX as u16).contains(&geometry.members)
             && SEGMENT_PAGES.contains(&geometry.segment_pages)
             && (1..=6).contains(&geometry.streams)
             && geometry.member_pages < 1 << 40;
-        (known && geometry.is_sound() && block.version.get() == VERSION).then_some(geometry)
+        let fits = geometry.capacity <= pages && pages <= VIRTUAL_PAGES_MAX.max(geometry.capacity);
+        (known && fits && geometry.is_sound()).then_some(geometry)
+    }
+
+    /// Returns the version of the format that the volume has.
+    pub(crate) fn version(&self) -> u16 {
+        if self.thin { VERSION_THIN } else { VERSION }
     }
 
     /// Returns `true` if live data, packed as densely as batches permit, leaves the reserve and two
@@ -117,7 +153,7 @@ impl Geometry {
         let places = segments * u64::from(self.segment_pages);
         let dense = u64::from(self.dense_pages());
         let room = segments.saturating_sub(reserve + 2) * dense;
-        self.pages > 0 && u64::from(self.pages) <= room && places < u64::from(u32::MAX) - 1
+        self.capacity > 0 && u64::from(self.capacity) <= room && places < u64::from(u32::MAX) - 1
     }
 
     /// Returns `true` if writes always find room: with all pages written and packed densely, so that
@@ -126,14 +162,14 @@ impl Geometry {
     fn leaves_room(&self) -> bool {
         let taken = self.reserve() + u32::from(self.streams) + 2;
         let room = u64::from(self.segments().saturating_sub(taken));
-        self.is_sound() && u64::from(self.pages) <= room * u64::from(self.dense_pages())
+        self.is_sound() && u64::from(self.capacity) <= room * u64::from(self.dense_pages())
     }
 
     /// Returns `true` if there is room for one more open segment, with the batches of lone writes.
     pub(crate) fn has_lone_log(&self) -> bool {
         let taken = self.reserve() + u32::from(self.streams) + 3;
         let room = u64::from(self.segments().saturating_sub(taken));
-        u64::from(self.pages) <= room * u64::from(self.dense_pages())
+        u64::from(self.capacity) <= room * u64::from(self.dense_pages())
     }
 
     /// Returns the number of data pages that a segment holds at most, in batches as large as can be.
@@ -165,15 +201,47 @@ impl Geometry {
         2 * u32::from(streams) + 2
     }
 
-    /// Returns the memory that a volume in service takes, without its queue's buffers: four bytes of
-    /// map and one of heat for each page, the table of segments, and two batches for each log.
+    /// Returns the number of chunks of the map that may be in use at once. A thin volume may spread
+    /// its pages over twice as many chunks as its capacity has, and 256.
+    pub fn slabs(&self) -> u32 {
+        let chunks = self.pages.div_ceil(CHUNK_PAGES);
+        let dense = self.capacity.div_ceil(CHUNK_PAGES);
+        if self.thin {
+            chunks.min(dense.saturating_mul(2).saturating_add(SLABS_MORE))
+        } else {
+            chunks
+        }
+    }
+
+    /// Returns the memory that a volume in service takes at most, without its queue's buffers: four
+    /// bytes of map and one of heat for each page of the chunks in use, the table of chunks, the
+    /// table of segments, and two batches for each log.
     pub fn memory_bytes(&self) -> u64 {
         let segment = size_of::<Segment>() + 3 * size_of::<u64>();
         let batch = |pages: u32| 2 * u64::from(pages + 2) * PAGE_BYTES as u64;
-        5 * u64::from(self.pages)
+        let slab = 5 * CHUNK_PAGES as usize + size_of::<Slab>() + 2 * size_of::<u32>() + 16;
+        slab as u64 * u64::from(self.slabs())
+            + 4 * u64::from(self.pages.div_ceil(CHUNK_PAGES))
             + segment as u64 * u64::from(self.segments())
             + batch(self.batch_pages_max()) * u64::from(self.streams)
             + if self.has_lone_log() { batch(self.lone_pages_max()) } else { 0 }
+    }
+
+    /// Returns the pages of a thin volume's checkpoint for the map of so many slabs.
+    pub(crate) fn slab_pages(&self, slabs: u32) -> u32 {
+        let bytes = u64::from(slabs) * SLAB_RECORD_BYTES as u64;
+        bytes.div_ceil(CHECKPOINT_BYTES as u64) as u32
+    }
+
+    /// Returns the pages of a checkpoint's map and heat while so many slabs are in use.
+    pub(crate) fn index_pages(&self, slabs: u32) -> u32 {
+        if self.thin { self.slab_pages(slabs) } else { self.map_pages() + self.heat_pages() }
+    }
+
+    /// Returns the pages of a checkpoint while so many slabs are in use.
+    pub(crate) fn checkpoint_pages_with(&self, slabs: u32) -> u32 {
+        let records = (CHECKPOINT_BYTES / size_of::<SegmentRecord>()) as u32;
+        self.index_pages(slabs) + self.segments_guess().div_ceil(records)
     }
 
     /// Returns the pages of a checkpoint's map.
@@ -186,10 +254,9 @@ impl Geometry {
         self.pages.div_ceil(CHECKPOINT_BYTES as u32)
     }
 
-    /// Returns the pages of a checkpoint.
+    /// Returns the pages of the largest checkpoint.
     pub fn checkpoint_pages(&self) -> u32 {
-        let records = (CHECKPOINT_BYTES / size_of::<SegmentRecord>()) as u32;
-        self.map_pages() + self.heat_pages() + self.segments_guess().div_ceil(records)
+        self.checkpoint_pages_with(self.slabs())
     }
 
     /// Returns the number of segments if members held nothing else.

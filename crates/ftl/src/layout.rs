@@ -17,8 +17,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Size of a page in bytes: the unit of mapping, and of I/O to members.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The version of the format that this crate reads and writes.
+/// The version of the format of volumes that are not thin, and of batch headers.
 pub const VERSION: u16 = 1;
+
+/// The version of the format of thin volumes. It differs in the superblock and in checkpoints.
+pub const VERSION_THIN: u16 = 2;
 
 /// The first bytes of a superblock.
 pub const MAGIC: [u8; 8] = *b"nfftl001";
@@ -47,6 +50,18 @@ pub struct SizesRecord {
     pub segment_pages: U32,
 }
 
+/// The sizes of a thin volume.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct ThinRecord {
+    /// Logical pages that may hold data at once.
+    pub capacity: U32,
+    /// Slabs in the valid checkpoint.
+    pub slabs: U32,
+    /// Pages in use at the valid checkpoint.
+    pub used: U32,
+}
+
 /// The valid checkpoint.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -67,7 +82,7 @@ pub struct CheckpointRecord {
 pub struct Superblock {
     /// [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// [`VERSION`], or [`VERSION_THIN`].
     pub version: U16,
     /// This member's place among the members, from zero.
     pub member: U16,
@@ -91,8 +106,10 @@ pub struct Superblock {
     pub next_stamp: U64,
     /// Pages written by hosts in the volume's life.
     pub written: U64,
+    /// The sizes of a thin volume; zero in other volumes.
+    pub thin: ThinRecord,
     /// Zero.
-    pub reserved: [u8; 3987],
+    pub reserved: [u8; 3975],
     /// CRC-32C of all bytes before.
     pub crc: U32,
 }
@@ -201,7 +218,8 @@ impl Entry {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CheckpointPage {
-    /// Entries of the map, bytes of heat, or [`SegmentRecord`]s.
+    /// Entries of the map, bytes of heat, or [`SegmentRecord`]s. In a thin volume, map and heat are
+    /// a sequence of slabs: number of the chunk, entries, heats.
     pub content: [u8; CHECKPOINT_BYTES],
     /// The checkpoint's identity.
     pub checkpoint: U64,
@@ -232,7 +250,7 @@ pub struct SegmentRecord {
 }
 
 const _: () = assert!(size_of::<Superblock>() == PAGE_BYTES);
-const _: () = assert!(offset_of!(Superblock, reserved) == 105);
+const _: () = assert!(offset_of!(Superblock, reserved) == 117);
 const _: () = assert!(size_of::<BatchHead>() == 72);
 const _: () = assert!(size_of::<Entry>() == 16);
 const _: () = assert!(ENTRIES_MAX == 507);
@@ -254,7 +272,7 @@ pub const fn header_pages(entries: usize) -> usize {
 pub enum Found<T> {
     /// A sound structure.
     Sound(T),
-    /// Ours, of this version of the format, which this crate cannot read.
+    /// Ours, of a version of the format which this crate cannot read.
     Version(u16),
     /// The page is damaged.
     Damaged,
@@ -272,7 +290,7 @@ impl Superblock {
         let crc_at = offset_of!(Superblock, crc);
         match block.version.get() {
             _ if block.crc.get() != checksum(&page[..crc_at]) => Found::Damaged,
-            VERSION => Found::Sound(block),
+            VERSION | VERSION_THIN => Found::Sound(block),
             other => Found::Version(other),
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Item {
     pub(crate) check: u32,
     /// The former place of a moved page.
     pub(crate) from: u32,
+    /// `true` for a host's page that was unmapped when it was written: space is held for it.
+    pub(crate) is_fresh: bool,
 }
 
 /// A request that waits for the end of a batch.

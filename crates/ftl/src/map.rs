@@ -1,7 +1,18 @@
-//! The map from logical pages to places, and the heat of each page.
+//! The map from logical pages to places, and the heat of each page, in two levels.
+//!
+//! A chunk of pages has a slab while one of its pages is mapped, or about to be. So the map of a
+//! thin volume grows with the pages in use. A slab whose last page was discarded is free once a
+//! flush covers the discard: until then a loss of power may bring the page back.
+//!
+//! Slabs come from a pool that is taken when a volume is opened. Places are stored as complements,
+//! so fresh memory, which is zero, says that a page is unmapped, and untouched slabs take none.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::geometry::{CHUNK_PAGES, Geometry};
 
 /// The place of a page that was never written, or was discarded: it reads as zeroes.
 pub(crate) const UNMAPPED: u32 = u32::MAX;
@@ -12,48 +23,366 @@ pub(crate) const POISONED: u32 = u32::MAX - 1;
 /// The warmth that a host's write adds to a page's heat.
 const WARMTH: u8 = 16;
 
-/// Four bytes of place and one of heat for each logical page.
-pub(crate) struct Map {
+/// The slab of all chunks without one: no page of it is ever mapped.
+const NO_SLAB: u32 = 0;
+
+/// Pages of a chunk as an index.
+const CHUNK: usize = CHUNK_PAGES as usize;
+
+/// Maximum number of chunks that the hand passes by in one write.
+const SKIPPED_MAX: usize = 64;
+
+/// Rounds of flushes for which freed pages may wait at once, with a spare one.
+const ROUNDS_MAX: usize = 4;
+
+/// The part of the map for one chunk: the places and heats lie in the pool's arrays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slab {
+    chunk: u32,
+    /// Mapped pages, and writes on their way to pages that were unmapped when they came.
+    uses: u16,
+    /// `true` while the slab is in the list of slabs without uses.
+    waits: bool,
+    /// `true` if the slab was emptied again while it was in that list.
+    again: bool,
+}
+
+/// The slabs of a map.
+struct Pool {
+    /// Complements of places.
     places: Box<[u32]>,
     heat: Box<[u8]>,
+    slabs: Box<[Slab]>,
+    /// Slabs below `top` without a chunk.
+    free: Vec<u32>,
+    /// Slabs from here on were never used: `1 ≤ top ≤ slabs`.
+    top: u32,
+    /// Slabs without uses, each with the round of flushes that covers their discards.
+    emptied: VecDeque<(u64, u32)>,
+    /// The slabs in the checkpoint that is being written; they keep their chunks meanwhile.
+    frozen: Vec<u32>,
+    is_frozen: bool,
+}
+
+/// Four bytes of place and one of heat for each page of the chunks in use.
+pub(crate) struct Map {
+    /// The slab of each chunk.
+    chunks: Box<[u32]>,
+    pool: Pool,
+    pages: u32,
+    /// `true` if chunks without a slab are passed by, for there may be many.
+    is_thin: bool,
     /// The next page that cools: `hand < pages`.
     hand: u32,
+    /// Maximum number of pages that are mapped, held or freed.
+    capacity: u32,
+    mapped: u32,
+    /// Writes on their way to pages that were unmapped when they came.
+    held: u32,
+    /// Discarded pages that a loss of power may bring back.
+    freed: u32,
+    /// The freed pages by the round of flushes that covers their discards.
+    freed_by: VecDeque<(u64, u32)>,
+}
+
+/// The shortage of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// There is room once writes in flight have landed, or after a flush.
+    ForNow,
+    /// Nothing is on its way that would make room.
+    Full,
+}
+
+impl Pool {
+    fn new(slabs: u32) -> Pool {
+        // Slab 0 stands for all chunks without one.
+        let slabs = slabs as usize + 1;
+        Pool {
+            places: vec![0; slabs * CHUNK].into(),
+            heat: vec![0; slabs * CHUNK].into(),
+            slabs: vec![Slab::default(); slabs].into(),
+            free: Vec::with_capacity(slabs),
+            top: 1,
+            emptied: VecDeque::with_capacity(slabs),
+            frozen: Vec::with_capacity(slabs),
+            is_frozen: false,
+        }
+    }
+
+    /// Gives a slab to a chunk, if one is left.
+    fn take(&mut self, chunk: u32) -> Option<u32> {
+        let fresh = ((self.top as usize) < self.slabs.len()).then_some(self.top);
+        let slab = self.free.pop().or(fresh)?;
+        self.top = self.top.max(slab + 1);
+        self.slabs[slab as usize] = Slab { chunk, ..Slab::default() };
+        Some(slab)
+    }
+
+    /// Ends a use of a slab. After the last, the slab waits for a round of flushes.
+    fn end_use(&mut self, slab: u32, round: u64) {
+        let entry = &mut self.slabs[slab as usize];
+        entry.uses -= 1;
+        match entry {
+            Slab { uses: 0, waits: true, .. } => entry.again = true,
+            Slab { uses: 0, .. } => {
+                entry.waits = true;
+                self.emptied.push_back((round, slab));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Map {
-    pub(crate) fn new(pages: u32) -> Map {
-        let pages = pages as usize;
-        Map { places: vec![UNMAPPED; pages].into(), heat: vec![0; pages].into(), hand: 0 }
+    /// Returns the map of a volume of so many pages, of which `capacity` may be mapped at once, in
+    /// at most `slabs` chunks.
+    pub(crate) fn new(pages: u32, capacity: u32, slabs: u32) -> Map {
+        Map {
+            chunks: vec![NO_SLAB; pages.div_ceil(CHUNK_PAGES) as usize].into(),
+            pool: Pool::new(slabs),
+            pages,
+            is_thin: capacity < u32::MAX,
+            hand: 0,
+            capacity,
+            mapped: 0,
+            held: 0,
+            freed: 0,
+            freed_by: VecDeque::with_capacity(ROUNDS_MAX),
+        }
+    }
+
+    /// Returns the map of a volume of this geometry.
+    pub(crate) fn of(geometry: &Geometry) -> Map {
+        let capacity = if geometry.thin { geometry.capacity } else { u32::MAX };
+        Map::new(geometry.pages, capacity, geometry.slabs())
+    }
+
+    /// Returns the index of a page in the pool's arrays.
+    #[inline]
+    fn index(&self, page: u32) -> usize {
+        let page = page as usize;
+        self.chunks[page / CHUNK] as usize * CHUNK + page % CHUNK
     }
 
     #[inline]
     pub(crate) fn place(&self, page: u32) -> u32 {
-        self.places[page as usize]
+        !self.pool.places[self.index(page)]
     }
 
-    /// Sets the place of a page and returns the place before.
+    /// Returns the number of mapped pages.
+    pub(crate) fn mapped(&self) -> u32 {
+        self.mapped
+    }
+
+    /// Returns `true` if the chunk of a page has mapped pages, or may have some after a loss of
+    /// power, or will.
+    pub(crate) fn has_slab(&self, page: u32) -> bool {
+        self.chunks[page as usize / CHUNK] != NO_SLAB
+    }
+
+    /// Returns the first page from `page` on whose chunk has a slab, or `end`. In a volume that is not
+    /// thin, that is `page`.
+    pub(crate) fn next_with_slab(&self, page: u32, end: u32) -> u32 {
+        if page >= end || !self.is_thin || self.has_slab(page) {
+            return page;
+        }
+        let chunk = page as usize / CHUNK;
+        let chunks = &self.chunks[chunk..end.div_ceil(CHUNK_PAGES) as usize];
+        let skipped = chunks.iter().position(|slab| *slab != NO_SLAB);
+        skipped.map_or(end, |skipped| ((chunk + skipped) * CHUNK) as u32)
+    }
+
+    /// Returns the mapped pages and their places.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
+        let used = (0..).zip(&self.chunks).filter(|(_, slab)| **slab != NO_SLAB);
+        used.flat_map(|(chunk, slab)| {
+            let first: u32 = chunk * CHUNK_PAGES;
+            let places = &self.pool.places[*slab as usize * CHUNK..][..CHUNK];
+            let pages = (first..).zip(places).filter(|(_, place)| **place != 0);
+            pages.map(|(page, place)| (page, !place))
+        })
+    }
+
+    /// Sets the place of a page, whose chunk has a slab, and returns the place before.
     #[inline]
     pub(crate) fn set(&mut self, page: u32, place: u32) -> u32 {
-        core::mem::replace(&mut self.places[page as usize], place)
+        let index = self.index(page);
+        assert!(index >= CHUNK && place != UNMAPPED, "a page is held before it is mapped");
+        let old = !core::mem::replace(&mut self.pool.places[index], !place);
+        if old == UNMAPPED {
+            self.mapped += 1;
+            self.pool.slabs[index / CHUNK].uses += 1;
+        }
+        old
+    }
+
+    /// Unmaps a page and returns its place before. The space counts as used until the round of
+    /// flushes that covers the discard.
+    pub(crate) fn unmap(&mut self, page: u32, round: u64) -> u32 {
+        let index = self.index(page);
+        let old = !core::mem::take(&mut self.pool.places[index]);
+        if old == UNMAPPED {
+            return old;
+        }
+        self.mapped -= 1;
+        self.freed += 1;
+        match self.freed_by.back_mut() {
+            Some((last, pages)) if *last == round => *pages += 1,
+            _ => self.freed_by.push_back((round, 1)),
+        }
+        self.pool.end_use((index / CHUNK) as u32, round);
+        old
+    }
+
+    /// Maps a page while a volume is opened. Returns `false` if the pool has no slab left.
+    pub(crate) fn restore(&mut self, page: u32, place: u32) -> bool {
+        let has = self.give_slab(page);
+        if has {
+            self.set(page, place);
+        }
+        has
+    }
+
+    /// Gives a slab to the chunk of a page unless it has one.
+    fn give_slab(&mut self, page: u32) -> bool {
+        let chunk = page / CHUNK_PAGES;
+        if self.has_slab(page) {
+            return true;
+        }
+        let Some(slab) = self.pool.take(chunk) else { return false };
+        self.chunks[chunk as usize] = slab;
+        true
+    }
+
+    /// Holds space for a write of these pages. [`let_go`](Map::let_go) ends that for each page that
+    /// was unmapped.
+    pub(crate) fn hold(&mut self, list: impl Iterator<Item = u32> + Clone) -> Result<(), Short> {
+        for (count, page) in list.clone().enumerate() {
+            if self.place(page) != UNMAPPED || self.hold_page(page) {
+                continue;
+            }
+            for page in list.take(count) {
+                if self.place(page) == UNMAPPED {
+                    self.take_back(page);
+                }
+            }
+            let waits = self.held > 0 || self.freed > 0 || !self.pool.emptied.is_empty();
+            return Err(if waits { Short::ForNow } else { Short::Full });
+        }
+        Ok(())
+    }
+
+    fn hold_page(&mut self, page: u32) -> bool {
+        let used = u64::from(self.mapped) + u64::from(self.held) + u64::from(self.freed);
+        if used >= u64::from(self.capacity) || !self.give_slab(page) {
+            return false;
+        }
+        let slab = self.index(page) / CHUNK;
+        self.pool.slabs[slab].uses += 1;
+        self.held += 1;
+        true
+    }
+
+    /// Ends the hold on the space of a page that was not written.
+    fn take_back(&mut self, page: u32) {
+        let slab = self.index(page) / CHUNK;
+        self.held -= 1;
+        let entry = &mut self.pool.slabs[slab];
+        entry.uses -= 1;
+        if entry.uses == 0 && !entry.waits {
+            self.release(slab as u32);
+        }
+    }
+
+    /// Returns a slab without uses to the pool.
+    fn release(&mut self, slab: u32) {
+        let entry = core::mem::take(&mut self.pool.slabs[slab as usize]);
+        self.chunks[entry.chunk as usize] = NO_SLAB;
+        self.pool.heat[slab as usize * CHUNK..][..CHUNK].fill(0);
+        self.pool.free.push(slab);
+    }
+
+    /// Ends the hold on the space of a page that is mapped now.
+    pub(crate) fn let_go(&mut self, page: u32) {
+        let slab = self.index(page) / CHUNK;
+        self.held -= 1;
+        self.pool.end_use(slab as u32, 0);
+    }
+
+    /// Returns the last round of flushes that frees space.
+    pub(crate) fn last_round(&self) -> u64 {
+        let slabs = self.pool.emptied.back().map_or(0, |(round, _)| *round);
+        self.freed_by.back().map_or(0, |(round, _)| *round).max(slabs)
+    }
+
+    /// Frees what waited for rounds of flushes up to `done`. A slab that was emptied once more
+    /// meanwhile waits for round `next`.
+    pub(crate) fn settle(&mut self, done: u64, next: u64) {
+        while let Some((round, pages)) = self.freed_by.front()
+            && *round <= done
+        {
+            self.freed -= *pages;
+            self.freed_by.pop_front();
+        }
+        for _ in 0..if self.pool.is_frozen { 0 } else { self.pool.emptied.len() } {
+            let front = self.pool.emptied.front().filter(|(round, _)| *round <= done);
+            let Some(&(_, slab)) = front else { return };
+            self.pool.emptied.pop_front();
+            let entry = &mut self.pool.slabs[slab as usize];
+            match *entry {
+                Slab { uses: 0, again: true, .. } => {
+                    entry.again = false;
+                    self.pool.emptied.push_back((next, slab));
+                }
+                Slab { uses: 0, .. } => self.release(slab),
+                _ => (entry.waits, entry.again) = (false, false),
+            }
+        }
     }
 
     #[inline]
     pub(crate) fn heat(&self, page: u32) -> u8 {
-        self.heat[page as usize]
+        self.pool.heat[self.index(page)]
     }
 
+    /// Sets the heat of a page, unless its chunk has no slab.
     pub(crate) fn set_heat(&mut self, page: u32, heat: u8) {
-        self.heat[page as usize] = heat;
+        if self.has_slab(page) {
+            let index = self.index(page);
+            self.pool.heat[index] = heat;
+        }
     }
 
     /// Warms a page that a host writes, and cools one page: each page halves once in as many writes
-    /// as the volume has pages. A page's first write leaves it cold.
+    /// as the volume has pages, or a thin volume in chunks with slabs. A page's first write leaves it cold.
     pub(crate) fn warm(&mut self, page: u32) -> u8 {
-        let cooled = &mut self.heat[self.hand as usize];
-        *cooled -= cooled.div_ceil(2);
-        self.hand = (self.hand + 1) % self.heat.len() as u32;
-        self.heat[page as usize] = self.next_heat(page);
-        self.heat[page as usize]
+        self.cool();
+        let heat = self.next_heat(page);
+        let index = self.index(page);
+        self.pool.heat[index] = heat;
+        heat
+    }
+
+    /// Cools the page under the hand, and moves the hand on. In a thin volume it passes chunks without
+    /// a slab.
+    fn cool(&mut self) {
+        for _ in 0..if self.is_thin { SKIPPED_MAX } else { 0 } {
+            if self.has_slab(self.hand) {
+                break;
+            }
+            let next = (self.hand / CHUNK_PAGES + 1) * CHUNK_PAGES;
+            self.hand = if next < self.pages { next } else { 0 };
+        }
+        if self.has_slab(self.hand) {
+            let index = self.index(self.hand);
+            let cooled = &mut self.pool.heat[index];
+            *cooled -= cooled.div_ceil(2);
+        }
+        self.hand += 1;
+        if self.hand == self.pages {
+            self.hand = 0;
+        }
     }
 
     /// Returns the heat that a host's write would give a page.
@@ -61,11 +390,111 @@ impl Map {
         if self.place(page) == UNMAPPED { 0 } else { self.heat(page).saturating_add(WARMTH) }
     }
 
-    pub(crate) fn places(&self) -> &[u32] {
-        &self.places
+    /// Returns the number of slabs in use.
+    pub(crate) fn slabs(&self) -> u32 {
+        self.pool.top - 1 - self.pool.free.len() as u32
     }
 
-    pub(crate) fn heats(&self) -> &[u8] {
-        &self.heat
+    /// Keeps the slabs in use with their chunks until [`thaw`](Map::thaw), for a checkpoint.
+    pub(crate) fn freeze(&mut self) {
+        let Pool { frozen, slabs, top, .. } = &mut self.pool;
+        let has_chunk = |slab: &u32| self.chunks[slabs[*slab as usize].chunk as usize] == *slab;
+        frozen.clear();
+        frozen.extend((1..*top).filter(has_chunk));
+        self.pool.is_frozen = true;
+    }
+
+    /// Returns the number of slabs in the checkpoint that is being written.
+    pub(crate) fn frozen(&self) -> u32 {
+        self.pool.frozen.len() as u32
+    }
+
+    /// Returns the chunk, the complements of the places and the heats of a slab in the checkpoint
+    /// that is being written.
+    pub(crate) fn frozen_slab(&self, number: usize) -> (u32, &[u32], &[u8]) {
+        let slab = self.pool.frozen[number] as usize;
+        let range = slab * CHUNK..(slab + 1) * CHUNK;
+        let Pool { slabs, places, heat, .. } = &self.pool;
+        (slabs[slab].chunk, &places[range.clone()], &heat[range])
+    }
+
+    /// Ends [`freeze`](Map::freeze).
+    pub(crate) fn thaw(&mut self) {
+        self.pool.is_frozen = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes pages as a volume does: holds them, sets them, and lets them go.
+    fn write(map: &mut Map, pages: &[u32]) -> Result<(), Short> {
+        let fresh: Vec<u32> =
+            pages.iter().copied().filter(|page| map.place(*page) == UNMAPPED).collect();
+        map.hold(pages.iter().copied())?;
+        for page in pages {
+            map.set(*page, *page);
+        }
+        fresh.iter().for_each(|page| map.let_go(*page));
+        Ok(())
+    }
+
+    #[test]
+    fn slabs_come_with_the_first_page_and_go_with_the_last_after_a_flush() {
+        let mut map = Map::new(100 * CHUNK_PAGES, 50, 2);
+        assert_eq!((map.place(99 * CHUNK_PAGES), map.slabs()), (UNMAPPED, 0));
+        write(&mut map, &[5, 99 * CHUNK_PAGES, 6]).unwrap();
+        assert_eq!((map.place(6), map.slabs(), map.mapped()), (6, 2, 3));
+        assert_eq!(write(&mut map, &[7, 3 * CHUNK_PAGES]), Err(Short::Full), "both are in use");
+        assert_eq!(map.place(7), UNMAPPED, "nothing was held");
+        assert_eq!(map.next_with_slab(CHUNK_PAGES, 100 * CHUNK_PAGES), 99 * CHUNK_PAGES);
+        assert_eq!(map.unmap(99 * CHUNK_PAGES, 4), 99 * CHUNK_PAGES);
+        map.settle(3, 4);
+        assert_eq!(write(&mut map, &[3 * CHUNK_PAGES]), Err(Short::ForNow), "it may come back");
+        assert_eq!(map.last_round(), 4);
+        map.settle(4, 5);
+        write(&mut map, &[3 * CHUNK_PAGES]).unwrap();
+        let pages = [5, 6, 3 * CHUNK_PAGES].map(|page| (page, page));
+        assert_eq!(map.all().collect::<Vec<_>>(), pages);
+    }
+
+    #[test]
+    fn a_slab_that_is_emptied_again_waits_again() {
+        let mut map = Map::new(10 * CHUNK_PAGES, 50, 1);
+        write(&mut map, &[5]).unwrap();
+        map.unmap(5, 1);
+        write(&mut map, &[6]).unwrap();
+        map.unmap(6, 2);
+        map.settle(1, 2);
+        assert_eq!(write(&mut map, &[CHUNK_PAGES]), Err(Short::ForNow));
+        map.settle(2, 3);
+        write(&mut map, &[CHUNK_PAGES]).unwrap();
+    }
+
+    #[test]
+    fn slabs_of_a_checkpoint_keep_their_chunks() {
+        let mut map = Map::new(10 * CHUNK_PAGES, 50, 2);
+        write(&mut map, &[5, CHUNK_PAGES]).unwrap();
+        map.freeze();
+        map.unmap(5, 1);
+        map.settle(1, 2);
+        assert_eq!(write(&mut map, &[2 * CHUNK_PAGES]), Err(Short::ForNow));
+        assert_eq!((map.frozen(), map.frozen_slab(0).0, map.frozen_slab(1).0), (2, 0, 1));
+        map.thaw();
+        map.settle(1, 2);
+        write(&mut map, &[2 * CHUNK_PAGES]).unwrap();
+    }
+
+    #[test]
+    fn capacity_is_bounded_and_overwrites_go_on() {
+        let mut map = Map::new(10 * CHUNK_PAGES, 2, 10);
+        write(&mut map, &[1, 2]).unwrap();
+        assert_eq!(write(&mut map, &[3]), Err(Short::Full));
+        write(&mut map, &[2, 1]).unwrap();
+        map.unmap(1, 1);
+        assert_eq!(write(&mut map, &[3]), Err(Short::ForNow));
+        map.settle(1, 2);
+        write(&mut map, &[3]).unwrap();
     }
 }

@@ -6,6 +6,7 @@
 //! checkpoint and nothing else. So a crash during recovery is a crash before it.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -16,7 +17,7 @@ use crate::checkpoint::{Checkpointer, Mark, PIECE_PAGES, encode_page};
 use crate::command::{REQUESTS_MAX, Settings};
 use crate::error::Error;
 use crate::flush::Flusher;
-use crate::geometry::{Geometry, Shape};
+use crate::geometry::{CHUNK_PAGES, Geometry, SLAB_RECORD_BYTES, Shape};
 use crate::layout::{
     BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Found, Kind, PAGE_BYTES,
     SegmentRecord, Superblock, checksum, header_pages,
@@ -84,6 +85,8 @@ pub struct Described {
     pub sessions: u64,
     /// Pages written by hosts in the volume's life, as of the last checkpoint.
     pub written_pages: u64,
+    /// Pages in use at the last checkpoint, if the volume is thin.
+    pub used_pages: Option<u32>,
 }
 
 /// Describes the volume on the members. Nothing is written.
@@ -105,6 +108,7 @@ pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
         damaged_copies: counted.opened.damaged_copies,
         sessions: block.session.get(),
         written_pages: block.written.get(),
+        used_pages: geometry.thin.then_some(block.thin.used.get()),
     })
 }
 
@@ -176,9 +180,9 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
     }
     let clock = Clock { next_stamp: 1, session: 0, opened: 0, written: 0 };
     let settings = Settings::new(shape.policy);
-    let store = Store::new(geometry, settings, clock);
+    let mut store = Store::new(geometry, settings, clock);
     let mut checkpointer = Checkpointer::new(Mark::default(), 0);
-    write_checkpoint(&store, &mut checkpointer, &mut counted)?;
+    write_checkpoint(&mut store, &mut checkpointer, &mut counted)?;
     counted.commit(&checkpointer.superblock(&store, true))?;
     Ok(geometry)
 }
@@ -221,7 +225,12 @@ pub(crate) fn open_with<M: Media>(
         area: named.area,
         horizon: named.horizon.get(),
         begun: named.begun.get(),
+        slabs: block.thin.slabs.get(),
+        used: block.thin.used.get(),
     };
+    if mark.slabs > geometry.slabs() {
+        return Err(Error::Damaged(0));
+    }
     let mut checkpointer = Checkpointer::new(mark, block.generation.get());
     let records = load_checkpoint(&mut store, mark, &mut counted)?;
     adopt(&mut store, &records);
@@ -233,7 +242,7 @@ pub(crate) fn open_with<M: Media>(
     count_live(&mut store);
     counted.flush()?;
     if !counted.opened.clean {
-        write_checkpoint(&store, &mut checkpointer, &mut counted)?;
+        write_checkpoint(&mut store, &mut checkpointer, &mut counted)?;
     } else {
         checkpointer.keep_valid();
     }
@@ -299,43 +308,103 @@ fn load_checkpoint<M: Media>(
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
     let (member, begin) = geometry.area(u64::from(mark.area));
     let per_page = CHECKPOINT_BYTES / size_of::<SegmentRecord>();
-    for index in 0..geometry.checkpoint_pages() {
+    let index_pages = geometry.index_pages(mark.slabs);
+    let all = geometry.checkpoint_pages_with(mark.slabs);
+    let mut slabs = SlabLoader::default();
+    for index in 0..all {
         let in_piece = (index % PIECE_PAGES) as usize * PAGE_BYTES;
         if in_piece == 0 {
-            let pages = (geometry.checkpoint_pages() - index).min(PIECE_PAGES) as usize;
+            let pages = (all - index).min(PIECE_PAGES) as usize;
             media.read(member, begin + u64::from(index), &mut piece[..pages * PAGE_BYTES])?;
         }
         let page = &piece[in_piece..in_piece + PAGE_BYTES];
-        let content =
-            CheckpointPage::open(page, mark.identity, index).ok_or(Error::Checkpoint(index))?;
-        let heat_at = geometry.map_pages();
-        let records_at = heat_at + geometry.heat_pages();
-        if index < heat_at {
-            let pages = (index * (CHECKPOINT_BYTES as u32 / 4)..geometry.pages)
-                .zip(content.chunks_exact(4));
-            for (page, place) in pages {
-                let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-                store.map.set(page, place);
-            }
-        } else if index < records_at {
-            let first = (index - heat_at) * CHECKPOINT_BYTES as u32;
-            for (page, heat) in (first..geometry.pages).zip(content) {
-                store.map.set_heat(page, *heat);
-            }
+        let damaged = Error::Checkpoint(index);
+        let content = CheckpointPage::open(page, mark.identity, index).ok_or(damaged)?;
+        if index < index_pages && geometry.thin {
+            slabs.load(store, mark.slabs, content).ok_or(damaged)?;
+        } else if index < index_pages {
+            load_index(store, index, content).ok_or(damaged)?;
         } else {
-            let first = (index - records_at) as usize * per_page;
+            let first = (index - index_pages) as usize * per_page;
             let raw = content.chunks_exact(size_of::<SegmentRecord>());
             for (record, raw) in records.iter_mut().skip(first).zip(raw) {
-                *record =
-                    SegmentRecord::read_from_bytes(raw).map_err(|_| Error::Checkpoint(index))?;
+                *record = SegmentRecord::read_from_bytes(raw).map_err(|_| damaged)?;
             }
         }
     }
     let places = geometry.segments() * geometry.segment_pages;
-    if store.map.places().iter().any(|&place| place >= places && place < POISONED) {
+    if store.map.all().any(|(_, place)| place >= places && place < POISONED) {
         return Err(Error::Checkpoint(0));
     }
     Ok(records.into())
+}
+
+/// Reads a page of a whole map. Returns `None` if it contradicts itself.
+fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
+    let geometry = store.geometry;
+    if index < geometry.map_pages() {
+        let first = index * (CHECKPOINT_BYTES as u32 / 4);
+        for (page, place) in (first..geometry.pages).zip(content.chunks_exact(4)) {
+            restore(store, page, u32::from_le_bytes(place.try_into().ok()?))?;
+        }
+    } else {
+        let first = (index - geometry.map_pages()) * CHECKPOINT_BYTES as u32;
+        for (page, heat) in (first..geometry.pages).zip(content) {
+            store.map.set_heat(page, *heat);
+        }
+    }
+    Some(())
+}
+
+/// Sets the place of a page, as the checkpoint says. Returns `None` if there is no room for it.
+fn restore(store: &mut Store, page: u32, place: u32) -> Option<()> {
+    (place == UNMAPPED || store.map.restore(page, place)).then_some(())
+}
+
+/// A reader of the slabs in the checkpoint of a thin volume, which follow each other across pages.
+#[derive(Default)]
+struct SlabLoader {
+    /// Words of four bytes that were read.
+    word: usize,
+    /// The first page of the present slab's chunk.
+    first: u32,
+}
+
+impl SlabLoader {
+    /// Reads a page of slabs. Returns `None` if it contradicts itself.
+    fn load(&mut self, store: &mut Store, slabs: u32, content: &[u8]) -> Option<()> {
+        const CHUNK: usize = CHUNK_PAGES as usize;
+        for word in content.chunks_exact(4) {
+            let (number, at) =
+                (self.word / (SLAB_RECORD_BYTES / 4), self.word % (SLAB_RECORD_BYTES / 4));
+            if number >= slabs as usize {
+                return Some(());
+            }
+            let value = u32::from_le_bytes(word.try_into().ok()?);
+            let page = |offset: usize| self.first.checked_add(offset as u32);
+            match at {
+                0 => {
+                    self.first = value.checked_mul(CHUNK_PAGES)?;
+                    if self.first >= store.geometry.pages || store.map.has_slab(self.first) {
+                        return None;
+                    }
+                }
+                1..=CHUNK if value == UNMAPPED => {}
+                1..=CHUNK => {
+                    let page = page(at - 1).filter(|page| *page < store.geometry.pages)?;
+                    restore(store, page, value)?;
+                }
+                _ => {
+                    let first = page((at - 1 - CHUNK) * 4)?;
+                    for (page, heat) in (first..store.geometry.pages).zip(word) {
+                        store.map.set_heat(page, *heat);
+                    }
+                }
+            }
+            self.word += 1;
+        }
+        Some(())
+    }
 }
 
 fn adopt(store: &mut Store, records: &[SegmentRecord]) {
@@ -358,11 +427,8 @@ fn adopt(store: &mut Store, records: &[SegmentRecord]) {
 /// Counts live pages, and makes each segment free or closed.
 fn count_live(store: &mut Store) {
     let pages = store.geometry.segment_pages;
-    for page in 0..store.geometry.pages {
-        let place = store.map.place(page);
-        if place < POISONED {
-            store.segments.at_mut(place / pages).valid += 1;
-        }
+    for (_, place) in store.map.all().filter(|(_, place)| *place < POISONED) {
+        store.segments.at_mut(place / pages).valid += 1;
     }
     let mut closed: Vec<(u64, u32)> = Vec::new();
     for segment in 0..store.geometry.segments() {
@@ -411,13 +477,14 @@ fn recover<M: Media>(
     }
     walk.found.sort_unstable();
     let mut replay = Replay {
-        known: vec![0; store.geometry.pages as usize].into(),
+        known: BTreeMap::new(),
         mark,
         durable_below: walk.durable_below,
         data: vec![0; store.geometry.segment_pages as usize * PAGE_BYTES].into(),
     };
     for place in walk.found {
         replay.batch(store, media, place, &mut header)?;
+        store.map.settle(0, 0);
     }
     for orphan in walk.orphans.iter().filter(|orphan| orphan.previous < walk.durable_below) {
         replay.judge(store, media, orphan.place, &mut header)?;
@@ -521,9 +588,9 @@ impl Walk {
 
 /// The replay of batches in the order of their stamps.
 struct Replay {
-    /// For each page, the stamp of its newest known state, less the horizon, plus one; zero for the
-    /// state of the checkpoint.
-    known: Box<[u32]>,
+    /// For each page of the chunks in the log, the stamp of its newest known state, less the horizon,
+    /// plus one; zero for the state of the checkpoint.
+    known: BTreeMap<u32, Box<[u32]>>,
     mark: Mark,
     durable_below: u64,
     data: Box<[u8]>,
@@ -600,13 +667,16 @@ impl Replay {
         let at = (orphan.segment, orphan.offset);
         let Some((_, entries)) = read_header(store, media, at, header)? else { return Ok(()) };
         let is_newer = |entry: &Entry| {
-            let known = self.known.get(entry.page.get() as usize);
+            let page = entry.page.get();
+            let chunk = self.known.get(&(page / CHUNK_PAGES));
+            let known = chunk.map_or(0, |known| known[(page % CHUNK_PAGES) as usize]);
             let stamp = (entry.stamp() + 1).saturating_sub(self.mark.horizon);
-            known.is_some_and(|&known| stamp > u64::from(known))
+            page < store.geometry.pages && stamp > u64::from(known)
         };
         let pages = store.geometry.segment_pages;
-        let mut places = store.map.places().iter().filter(|place| **place < POISONED);
-        match entries.iter().any(is_newer) || places.any(|place| place / pages == orphan.segment) {
+        let mut places = store.map.all().filter(|(_, place)| *place < POISONED);
+        let is_live = |(_, place)| place / pages == orphan.segment;
+        match entries.iter().any(is_newer) || places.any(is_live) {
             true => Err(Error::Batch(orphan.segment)),
             false => Ok(()),
         }
@@ -624,13 +694,24 @@ impl Replay {
         entry: &Entry,
         place: u32,
     ) -> Result<(), Error> {
-        let Some(known) = self.known.get_mut(page as usize) else { return Ok(()) };
+        if page >= store.geometry.pages {
+            return Ok(());
+        }
+        let chunk = self.known.entry(page / CHUNK_PAGES);
+        let known = chunk.or_insert_with(|| vec![0; CHUNK_PAGES as usize].into());
+        let known = &mut known[(page % CHUNK_PAGES) as usize];
         let stamp = (entry.stamp() + 1).saturating_sub(self.mark.horizon);
         let stamp = u32::try_from(stamp).map_err(|_| Error::Log)?;
-        if stamp >= *known {
-            *known = stamp;
-            store.map.set(page, place);
+        if stamp < *known {
+            return Ok(());
+        }
+        *known = stamp;
+        if place == UNMAPPED {
+            store.map.unmap(page, 0);
+        } else if store.map.restore(page, place) {
             store.map.set_heat(page, entry.heat());
+        } else {
+            return Err(Error::Log);
         }
         Ok(())
     }
@@ -639,23 +720,31 @@ impl Replay {
 /// Writes a whole checkpoint to the area that the valid one does not use, and makes it durable. The
 /// caller commits the superblock.
 fn write_checkpoint<M: Media>(
-    store: &Store,
+    store: &mut Store,
     checkpointer: &mut Checkpointer,
     media: &mut Counted<'_, M>,
 ) -> Result<(), Error> {
     let geometry = store.geometry;
-    checkpointer.make_valid(store.clock.next_stamp, store.clock.next_stamp);
+    let (horizon, begun) = (store.clock.next_stamp, store.clock.next_stamp);
+    if geometry.thin {
+        store.map.freeze();
+    }
+    let (slabs, used) = (store.map.frozen(), store.map.mapped());
+    let used = if geometry.thin { used } else { 0 };
+    checkpointer.make_valid(Mark { horizon, begun, slabs, used, ..Mark::default() });
+    let all = geometry.checkpoint_pages_with(slabs);
     let Mark { identity, area, .. } = checkpointer.valid();
     let (member, begin) = geometry.area(u64::from(area));
     let mut piece = vec![0; PIECE_PAGES as usize * PAGE_BYTES];
     let mut index = 0;
-    while index < geometry.checkpoint_pages() {
-        let pages = (geometry.checkpoint_pages() - index).min(PIECE_PAGES);
+    while index < all {
+        let pages = (all - index).min(PIECE_PAGES);
         for (number, page) in (index..index + pages).zip(piece.chunks_exact_mut(PAGE_BYTES)) {
             encode_page(&geometry, &store.map, &store.segments, (identity, number), page);
         }
         media.write(member, begin + u64::from(index), &piece[..pages as usize * PAGE_BYTES])?;
         index += pages;
     }
+    store.map.thaw();
     media.flush()
 }

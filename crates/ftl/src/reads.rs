@@ -41,8 +41,7 @@ impl Reads {
     ) -> Result<(), Busy> {
         let room = store.commands.len() + pages as usize <= COMMANDS_MAX;
         let Some(&index) = self.free.last().filter(|_| room) else { return Err(Busy) };
-        let places = &store.map.places()[page as usize..(page + pages) as usize];
-        if places.contains(&POISONED) {
+        if (page..page + pages).any(|page| store.map.place(page) == POISONED) {
             return store.answer(slot, Status::MediaError);
         }
         let mut parts = 0;

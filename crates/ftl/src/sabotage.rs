@@ -7,7 +7,8 @@ pub(crate) enum Sabotage {
     EarlyReuse,
     /// Segments are reused while they are read.
     UnpinnedReads,
-    /// Segments are reused while pages that were moved from them are on their way.
+    /// Segments are reused while pages that were moved from them are on their way, and pages are
+    /// moved before they are durable.
     UnpinnedMoves,
     /// Moved pages take new stamps.
     NewStamps,

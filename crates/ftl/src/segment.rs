@@ -183,8 +183,16 @@ impl Segments {
         self.closed -= 1;
     }
 
+    /// Returns `true` if a closed segment [waits for a flush](Segments::victim).
+    pub(crate) fn waits_for_flush(&self, durable_below: u64) -> bool {
+        let waits = |entry: &Segment| entry.state == State::Closed && entry.last >= durable_below;
+        self.table.iter().any(waits)
+    }
+
     /// Returns the best victim, or `None` if no closed segment would yield space. Segments with
-    /// records from stamp `horizon` on wait for a checkpoint.
+    /// records from stamp `horizon` on wait for a checkpoint. Segments with batches from stamp
+    /// `durable_below` on wait for a flush: a loss of power may undo an atomic batch, and a moved
+    /// page of it would survive.
     ///
     /// The list of closed segments is scanned: about a nanosecond for each, once for as many writes
     /// as a segment has pages (docs/adr/0025-flash-translation.md).
@@ -193,7 +201,7 @@ impl Segments {
         victims: Victims,
         dense: u32,
         written: u64,
-        horizon: u64,
+        (horizon, durable_below): (u64, u64),
     ) -> Option<u32> {
         let window = match victims {
             Victims::GreedyWindow { percent } => {
@@ -209,7 +217,8 @@ impl Segments {
             let (segment, entry) = (next, &self.table[next as usize]);
             next = entry.next;
             seen += 1;
-            if entry.records >= horizon && entry.records > 0 {
+            let waits_for_checkpoint = entry.records >= horizon && entry.records > 0;
+            if waits_for_checkpoint || (entry.last >= durable_below && entry.valid > 0) {
                 continue;
             }
             if least.is_none_or(|(wear, _)| entry.wear < wear) {
@@ -254,12 +263,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_segment_that_no_flush_covers_is_no_victim_while_it_has_live_pages() {
+        let mut segments = Segments::new(2);
+        for (segment, valid, last) in [(0, 6, 40), (1, 2, 50)] {
+            (segments.at_mut(segment).last, segments.at_mut(segment).valid) = (last, valid);
+            segments.close(segment, 1);
+        }
+        let victim = |segments: &Segments, durable_below| {
+            segments.victim(Victims::AgeBenefit, 7, 1, (u64::MAX, durable_below))
+        };
+        assert_eq!([41, 51].map(|bound| victim(&segments, bound)), [Some(0), Some(1)]);
+        assert_eq!(victim(&segments, 40), None);
+        assert!(segments.waits_for_flush(50) && !segments.waits_for_flush(51));
+        segments.at_mut(1).valid = 0;
+        assert_eq!(victim(&segments, 40), Some(1));
+    }
+
+    #[test]
     fn worn_segments_of_an_opened_volume_are_compared_by_their_benefit() {
         let mut segments = Segments::new(3);
         for (segment, valid) in [(0, 6), (1, 2), (2, 4)] {
             (segments.at_mut(segment).wear, segments.at_mut(segment).valid) = (50, valid);
             segments.close(segment, 1);
         }
-        assert_eq!(segments.victim(Victims::AgeBenefit, 7, 1, u64::MAX), Some(1));
+        assert_eq!(segments.victim(Victims::AgeBenefit, 7, 1, (u64::MAX, u64::MAX)), Some(1));
     }
 }

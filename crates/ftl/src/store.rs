@@ -17,8 +17,8 @@ use crate::flight::Flight;
 use crate::flush::Flusher;
 use crate::geometry::Geometry;
 use crate::layout::{BATCH_MAGIC, BatchHead, FLAG_ATOMIC, Kind, VERSION};
-use crate::log::{Item, Log};
-use crate::map::{Map, POISONED, UNMAPPED};
+use crate::log::{Item, Log, Waiter};
+use crate::map::{Map, POISONED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
 use crate::segment::{Segments, State};
@@ -95,11 +95,11 @@ impl Store {
         Store {
             geometry,
             settings,
-            map: Map::new(geometry.pages),
+            map: Map::of(&geometry),
             segments: Segments::new(geometry.segments()),
             logs: iter::repeat_n(batch, streams).chain(lone).map(log).collect(),
             flight: Flight::new(2 * (streams + 1) * batch),
-            trend: Trend::new(geometry.pages),
+            trend: Trend::new(geometry.capacity),
             clock,
             flusher: Flusher::new(durable_below, REQUESTS_MAX),
             discards: Discards::new(),
@@ -138,7 +138,7 @@ impl Store {
 
     /// Begins a round of flushes if one is wanted.
     pub(crate) fn begin_flush(&mut self) {
-        let floor = self.lowest_base();
+        let floor = self.lowest_stamp();
         if self.flusher.begin(self.geometry.members, floor) {
             self.report.flushes += 1;
             self.upkeep.unflushed_pages = 0;
@@ -158,9 +158,10 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the lowest stamp of a batch in flight, or the next stamp.
-    fn lowest_base(&self) -> u64 {
-        let flying = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.base);
+    /// Returns the lowest stamp of a batch in flight, or the next stamp. A batch that is repeated
+    /// counts with the stamp of its first copy, which failed and is not durable.
+    fn lowest_stamp(&self) -> u64 {
+        let flying = self.logs.iter().filter(|log| log.is_flying).map(|log| log.flying.first);
         flying.min().unwrap_or(self.clock.next_stamp)
     }
 
@@ -344,9 +345,25 @@ impl Store {
         true
     }
 
+    /// Frees the space of what was discarded before the last flush.
+    pub(crate) fn settle(&mut self) {
+        self.map.settle(self.flusher.last(), self.flusher.next());
+    }
+
+    /// Answers a request after the next round of flushes.
+    pub(crate) fn wait_for_flush(&mut self, slot: Slot) {
+        match self.flusher.has_failed() {
+            true => self.replies.push_back(Reply { slot, status: Status::MediaError }),
+            false => self.flusher.wait(slot),
+        }
+    }
+
     pub(crate) fn end_flush(&mut self, status: Status) {
         self.flusher.end(status.is_ok());
-        self.read_only |= self.flusher.failed;
+        self.settle();
+        if self.flusher.has_failed() {
+            self.end_writes();
+        }
         while let Some((slot, durable)) = self.flusher.pop() {
             let status = if durable { Status::Ok } else { Status::MediaError };
             self.replies.push_back(Reply { slot, status });
@@ -375,6 +392,9 @@ impl Store {
                 }
             }
             let old = self.map.set(item.page, place);
+            if item.is_fresh {
+                self.map.let_go(item.page);
+            }
             self.segments.at_mut(segment).valid += 1;
             self.invalidate(old);
         }
@@ -385,7 +405,7 @@ impl Store {
         for at in 0..self.logs[index].flying.waiters.len() {
             let waiter = self.logs[index].flying.waiters[at];
             match waiter.fua {
-                true => self.flusher.wait(waiter.slot),
+                true => self.wait_for_flush(waiter.slot),
                 false => self.replies.push_back(Reply { slot: waiter.slot, status: Status::Ok }),
             }
         }
@@ -418,11 +438,19 @@ impl Store {
             }
             return;
         }
+        let round = self.flusher.next();
         for page in item.page..item.page + item.check {
-            let old = self.map.set(page, UNMAPPED);
+            let old = self.map.unmap(page, round);
             self.invalidate(old);
         }
         if let Some(slot) = self.discards.land(item.page, item.check) {
+            self.replies.push_back(Reply { slot, status: Status::Ok });
+        }
+    }
+
+    /// Answers the discards that ended without a record.
+    pub(crate) fn end_discards(&mut self) {
+        while let Some(slot) = self.discards.pop_ended() {
             self.replies.push_back(Reply { slot, status: Status::Ok });
         }
     }
@@ -480,27 +508,22 @@ impl Store {
             self.clock.next_stamp += 1;
             return self.send_batch(index);
         }
-        self.read_only = true;
-        for index in 0..self.logs.len() {
-            self.abandon(index);
-        }
-    }
-
-    /// Answers the requests of batches that are given up.
-    fn abandon(&mut self, index: usize) {
         let log = &mut self.logs[index];
-        let fails = log.is_flying && log.flying.failures > 0;
-        for at in 0..log.filling.waiters.len() {
-            let slot = log.filling.waiters[at].slot;
-            self.replies.push_back(Reply { slot, status: Status::ReadOnly });
-        }
-        log.filling.waiters.clear();
-        for at in 0..if fails { log.flying.waiters.len() } else { 0 } {
+        for at in 0..log.flying.waiters.len() {
             let slot = log.flying.waiters[at].slot;
             self.replies.push_back(Reply { slot, status: Status::MediaError });
         }
-        if fails {
-            log.land();
+        log.land();
+        self.end_writes();
+    }
+
+    /// Takes no writes any more, and answers those that no batch carries yet.
+    pub(crate) fn end_writes(&mut self) {
+        self.read_only = true;
+        for log in &mut self.logs {
+            for Waiter { slot, .. } in log.filling.waiters.drain(..) {
+                self.replies.push_back(Reply { slot, status: Status::ReadOnly });
+            }
         }
         while let Some(slot) = self.discards.pop() {
             self.replies.push_back(Reply { slot, status: Status::ReadOnly });

@@ -63,14 +63,16 @@ impl Trend {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::map::{Map, UNMAPPED};
+    use crate::geometry::CHUNK_PAGES;
+    use crate::map::Map;
 
     /// Returns the trend after so many overwrites of a volume whose page `draw(n)` is the `n`th that
     /// hosts write.
     fn trend(overwrites: u32, draw: impl Fn(u32) -> u32) -> Trend {
         let pages = 4_096;
-        let (mut map, mut trend) = (Map::new(pages), Trend::new(pages));
-        (0..pages).for_each(|page| assert_eq!(map.set(page, page), UNMAPPED));
+        let (mut map, mut trend) =
+            (Map::new(pages, u32::MAX, pages.div_ceil(CHUNK_PAGES)), Trend::new(pages));
+        (0..pages).for_each(|page| assert!(map.restore(page, page)));
         for number in 0..overwrites * pages {
             trend.note_write(map.warm(draw(number) % pages));
         }

@@ -16,7 +16,7 @@ use crate::flight::Bound;
 use crate::geometry::{COMMIT_PAGES_MAX, Geometry};
 use crate::layout::{Kind, PAGE_BYTES, checksum};
 use crate::log::{Item, Waiter};
-use crate::map::UNMAPPED;
+use crate::map::{Short, UNMAPPED};
 use crate::reads::Reads;
 use crate::report::Report;
 use crate::store::Store;
@@ -52,6 +52,11 @@ impl Volume {
         Report { free, wear, read_only: store.read_only, ..store.report }
     }
 
+    /// Returns the number of pages that hold data.
+    pub fn used_pages(&self) -> u32 {
+        self.store.map.mapped()
+    }
+
     /// Returns the work that the volume does of its own accord, for another thread.
     pub fn chores(&self) -> Arc<dyn Chores> {
         self.tally.clone()
@@ -76,7 +81,7 @@ impl Volume {
         let (page, pages) = match request {
             Request::Flush if !self.store.flusher.has_room() => return Err(Busy),
             Request::Flush => {
-                self.store.flusher.wait(slot);
+                self.store.wait_for_flush(slot);
                 return Ok(());
             }
             Request::Commit { pages, data } => return self.commit(slot, pages, data),
@@ -148,6 +153,7 @@ impl Volume {
             }
         };
         let may_open = store.segments.free() > store.reserve();
+        // The log takes the pages before space is held for them.
         let log = &mut store.logs[usize::from(stream)];
         if !log.takes(pages as usize, 0, may_open) {
             if !may_open {
@@ -155,13 +161,22 @@ impl Volume {
             }
             return Err(Busy);
         }
+        match store.map.hold(list.clone()) {
+            Err(Short::Full) => return store.answer(slot, Status::NoSpace),
+            Err(Short::ForNow) => {
+                store.flusher.want(store.map.last_round());
+                return Err(Busy);
+            }
+            Ok(()) => {}
+        }
         for (index, page) in list.enumerate() {
             let bytes = data.get(index * PAGE_BYTES..(index + 1) * PAGE_BYTES);
             let check = bytes.map_or(0, checksum);
+            let is_fresh = store.map.place(page) == UNMAPPED;
             let heat = store.map.warm(page);
             store.trend.note_write(heat);
             let kind = Kind::Host;
-            let item = Item { page, kind, heat, stamp: 0, check, from: UNMAPPED };
+            let item = Item { page, kind, heat, stamp: 0, check, from: UNMAPPED, is_fresh };
             if let (Some(to), Some(bytes)) = (log.filling.push(item), bytes) {
                 to.copy_from_slice(bytes);
             }
@@ -190,6 +205,7 @@ impl Volume {
     /// flushes. To be called once a turn, after requests and completions.
     pub fn advance(&mut self) {
         let Volume { store, collector, checkpointer, .. } = self;
+        store.settle();
         if !store.read_only {
             store.settle_reserve();
             let may_open = store.segments.free() > store.reserve();
@@ -198,7 +214,8 @@ impl Volume {
                 collector.pace.hurry();
             }
             let coldest = &mut store.logs[usize::from(store.geometry.streams) - 1];
-            store.discards.advance(coldest, &mut store.flight, may_open);
+            store.discards.advance(coldest, &mut store.flight, &store.map, may_open);
+            store.end_discards();
             collector.advance(store, checkpointer);
             checkpointer.advance(store, collector.motion(store));
             let hurry = collector.hurries() || checkpointer.waits_for_moves();

@@ -18,7 +18,8 @@ pub struct Args {
 enum Command {
     /// Make a volume on a file or block device that holds nothing
     Create {
-        /// Volume: ftl:file:PATH[?size=SIZE&ftl.spare=10%&ftl.segment=SIZE&ftl.streams=3]
+        /// Volume: ftl:file:PATH[?size=SIZE&ftl.spare=10%&ftl.segment=SIZE&ftl.streams=3
+        /// &ftl.virtual=SIZE]
         spec: Spec,
         /// Give up whatever the file or block device holds
         #[arg(long)]
@@ -54,6 +55,9 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
             );
             outln!("openings: {}", described.sessions);
             outln!("written by hosts: {}", size(described.written_pages * 4096));
+            if let Some(used) = described.used_pages {
+                outln!("in use at the last checkpoint: {}", size(u64::from(used) * 4096));
+            }
             outln!("damaged copies of the superblock: {}", described.damaged_copies);
         }
         Command::Check { spec } => {
@@ -77,6 +81,9 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
 fn print(geometry: &translation::Geometry) {
     let physical = geometry.member_pages * u64::from(geometry.members);
     outln!("size: {}", size(u64::from(geometry.pages) * 4096));
+    if geometry.thin {
+        outln!("capacity of the thin volume: {}", size(u64::from(geometry.capacity) * 4096));
+    }
     outln!("space of the member: {}", size(physical * 4096));
     outln!(
         "segments: {} of {}",
@@ -84,7 +91,8 @@ fn print(geometry: &translation::Geometry) {
         size(u64::from(geometry.segment_pages) * 4096)
     );
     outln!("streams: {}", geometry.streams);
-    outln!("memory in service: {}", size(geometry.memory_bytes()));
+    let most = if geometry.thin { ", at most" } else { "" };
+    outln!("memory in service{most}: {}", size(geometry.memory_bytes()));
 }
 
 /// Formats bytes in the largest unit that is not above them, rounded to one decimal place.

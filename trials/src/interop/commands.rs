@@ -94,6 +94,7 @@ const WALK: &[(&str, Expected)] = &[
     ("device recalibrate spare", Refused("spare")),
     ("device rm spare", Done("spare")),
     ("ftl create ftl:file:DIR/flash?size=64MiB", Done("")),
+    ("ftl create ftl:file:DIR/thin?size=64MiB&ftl.virtual=1TiB", Done("1 TiB")),
     ("ftl check ftl:file:DIR/flash", Done("")),
     ("ftl show ftl:file:DIR/flash", Done("")),
     ("ftl create ftl:file:DIR/files?size=1GiB", Done("")),

@@ -1,4 +1,4 @@
-//! The options of `ftl:` devices: `ftl:MEMBER[?…&ftl.spare=10%&ftl.segment=2MiB&ftl.streams=3]`.
+//! The options of `ftl:` devices: `ftl:MEMBER[?…&ftl.spare=10%&ftl.segment=2MiB&ftl.streams=3&…]`.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -15,14 +15,17 @@ pub struct FtlWishes {
     pub segment_bytes: Option<u64>,
     /// `ftl.streams=3`: the number of streams by heat: 1, 3 or 6.
     pub streams: Option<u8>,
+    /// `ftl.virtual=1TiB`: the size of a thin volume, a multiple of 4 KiB.
+    pub virtual_bytes: Option<u64>,
 }
 
 const SPARE_FORM: &str = "a percentage from 2% to 400%, like 10%";
 const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
 const STREAMS_FORM: &str = "1, 3 or 6";
+const VIRTUAL_FORM: &str = "a multiple of 4KiB below 16TiB, like 1TiB";
 
 /// The keys of the options, for error messages.
-pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams";
+pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams, ftl.virtual";
 
 impl FtlWishes {
     /// Returns `true` if no option is set.
@@ -50,6 +53,11 @@ impl FtlWishes {
             "ftl.streams" => {
                 let streams = value.parse().ok().filter(|streams| matches!(streams, 1 | 3 | 6));
                 self.streams = Some(streams.ok_or_else(|| bad(STREAMS_FORM))?);
+            }
+            "ftl.virtual" => {
+                let bytes = parse_size(value).ok();
+                let fits = |bytes: &u64| bytes.is_multiple_of(4096) && (1..1 << 44).contains(bytes);
+                self.virtual_bytes = Some(bytes.filter(fits).ok_or_else(|| bad(VIRTUAL_FORM))?);
             }
             _ => {
                 let scheme = "ftl".to_owned();
@@ -113,12 +121,17 @@ mod tests {
 
     #[test]
     fn options_of_the_member_and_of_the_volume() {
-        let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6&ftl.segment=4MiB";
+        let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6\
+                    &ftl.segment=4MiB&ftl.virtual=1TiB";
         let Spec { source, decorations } = spec(text);
         let member =
             Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30), disk: None });
-        let wishes =
-            FtlWishes { spare_per_mille: Some(75), segment_bytes: Some(4 << 20), streams: Some(6) };
+        let wishes = FtlWishes {
+            spare_per_mille: Some(75),
+            segment_bytes: Some(4 << 20),
+            streams: Some(6),
+            virtual_bytes: Some(1 << 40),
+        };
         assert_eq!(source, Source::Ftl { member, wishes });
         assert_eq!(source.path(), Some("./a"));
         assert!(decorations.delay.is_some());
@@ -136,12 +149,12 @@ mod tests {
         assert_eq!(
             complaint("ftl:mem:1GiB?ftl.spar=10%"),
             "unknown option `ftl.spar` of a `ftl:` device; known: ftl.spare, ftl.segment, \
-             ftl.streams, delay, fail_reads, fail_writes, seed"
+             ftl.streams, ftl.virtual, delay, fail_reads, fail_writes, seed"
         );
         for bad in ["ftl:null:1GiB", "ftl:ftl:mem:1GiB"] {
             assert!(complaint(bad).contains("cannot be the member of an `ftl:` device"), "{bad}");
         }
-        for bad in ["ftl.segment=3MiB", "ftl.segment=16KiB", "ftl.streams=2", "ftl.spare=10"] {
+        for bad in ["ftl.segment=3MiB", "ftl.segment=16KiB", "ftl.streams=2", "ftl.virtual=16TiB"] {
             let text = alloc::format!("ftl:mem:1G?{bad}");
             assert!(complaint(&text).contains("; expected "), "{bad}");
         }

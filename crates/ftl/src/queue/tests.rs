@@ -17,7 +17,13 @@ const POLICY: Policy = Policy::HEAT3;
 
 /// Returns a shape and the pages of a member whose volume has exactly this many pages.
 fn shape_of(pages: u32) -> (Shape, u64) {
-    let shape = Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 250, policy: POLICY };
+    let shape = Shape {
+        uuid: [7; 16],
+        segment_pages: 64,
+        spare_per_mille: 250,
+        policy: POLICY,
+        virtual_pages: None,
+    };
     let fits = |member: &u64| Geometry::plan(&shape, &[*member]).is_ok_and(|g| g.pages == pages);
     let member = (u64::from(pages)..2 * u64::from(pages)).find(fits);
     (shape, member.expect("a member of this size exists"))
@@ -37,6 +43,15 @@ struct Bed {
 impl Bed {
     fn new(pages: u32) -> Bed {
         let (shape, member) = shape_of(pages);
+        let bed = Bed { memory: MemVolume::new(member * PAGE_BLOCKS) };
+        create(&mut bed.media(), &shape).expect("the member is empty");
+        bed
+    }
+
+    /// Returns a bed whose volume is thin.
+    fn thin(pages: u64, member: u64) -> Bed {
+        let virtual_pages = Some(pages);
+        let shape = Shape { virtual_pages, ..shape_of(4096).0 };
         let bed = Bed { memory: MemVolume::new(member * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).expect("the member is empty");
         bed
@@ -138,6 +153,49 @@ fn a_volume_over_a_member_with_little_room_conforms() {
         doors(exclusive(bed.queue(2)))
     });
     conformance::run(&mut bench);
+}
+
+#[test]
+fn a_thin_volume_over_memory_conforms() {
+    let mut bench = Heap::new(|blocks| {
+        let bed = Bed::thin(blocks / PAGE_BLOCKS, 2 * blocks / PAGE_BLOCKS);
+        doors(exclusive(bed.queue(64)))
+    });
+    conformance::run(&mut bench);
+}
+
+#[test]
+fn a_full_thin_device_refuses_new_pages_and_goes_on() {
+    let bed = Bed::thin(1 << 20, 6144);
+    let mut queue = bed.queue(64);
+    let capacity = u64::from(queue.volume.geometry().capacity);
+    let range = |page: u64, pages: u32| Range::new(page * PAGE_BLOCKS, pages * PAGE_BLOCKS as u32);
+    let write = |page: u64| Asked::Write { range: range(page, 1), fua: false };
+    let data = |mark: u8| vec![mark; PAGE_BYTES];
+    for page in 0..capacity {
+        assert_eq!(run(&mut queue, write(page), &data(1)).0, Status::Ok, "page {page}");
+    }
+    let far = 1 << 19;
+    assert_eq!(run(&mut queue, write(far), &data(2)).0, Status::NoSpace);
+    let list = [3_u64, far].map(u64::to_le_bytes).concat();
+    let mut payload = data(0);
+    payload[..list.len()].copy_from_slice(&list);
+    let payload = [payload, data(2), data(2)].concat();
+    let commit = Asked::Commit { pages: 2 };
+    assert_eq!(run(&mut queue, commit, &payload).0, Status::NoSpace);
+    assert_eq!(run(&mut queue, Asked::Read(range(3, 1)), &[]), (Status::Ok, data(1)));
+    for round in 0..3 * capacity {
+        assert_eq!(run(&mut queue, write(round * 7 % capacity), &data(3)).0, Status::Ok);
+    }
+    assert_eq!(run(&mut queue, Asked::Discard(range(0, 1)), &[]).0, Status::Ok);
+    let payload = [payload[..PAGE_BYTES].to_vec(), data(4), data(5)].concat();
+    assert_eq!(run(&mut queue, commit, &payload).0, Status::Ok, "after a flush of its own");
+    assert_eq!(run(&mut queue, Asked::Read(range(far, 1)), &[]), (Status::Ok, data(5)));
+    assert_eq!(run(&mut queue, write(far + 1), &data(2)).0, Status::NoSpace);
+    let all = (1 << 20) * PAGE_BLOCKS as u32;
+    assert_eq!(run(&mut queue, Asked::Discard(Range::new(0, all)), &[]).0, Status::Ok);
+    assert_eq!(run(&mut queue, write(far + 1), &data(2)).0, Status::Ok);
+    assert_eq!(queue.volume.used_pages(), 1);
 }
 
 /// A member that fails every 53rd write of a batch.
@@ -266,8 +324,13 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
 #[test]
 fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
     for (seed, discards) in [(1, false), (2, true), (3, true)] {
-        let shape =
-            Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 200, policy: POLICY };
+        let shape = Shape {
+            uuid: [7; 16],
+            segment_pages: 64,
+            spare_per_mille: 200,
+            policy: POLICY,
+            virtual_pages: None,
+        };
         let bed = Bed { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let mut queue = bed.queue(64);
@@ -316,7 +379,13 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
 #[test]
 fn deep_writes_leave_the_reserve_to_the_collector() {
     for policy in [Policy::of_streams(1), Policy::HEAT3] {
-        let shape = Shape { uuid: [7; 16], segment_pages: 64, spare_per_mille: 100, policy };
+        let shape = Shape {
+            uuid: [7; 16],
+            segment_pages: 64,
+            spare_per_mille: 100,
+            policy,
+            virtual_pages: None,
+        };
         let bed = Bed { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
         create(&mut bed.media(), &shape).unwrap();
         let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();

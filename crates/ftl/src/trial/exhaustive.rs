@@ -15,6 +15,7 @@ const SIZES: Sizes = Sizes {
     spare_per_mille: 1500,
     policy: Policy::baseline(10),
     commits: false,
+    virtual_pages: None,
 };
 
 /// Requests of a sequence.

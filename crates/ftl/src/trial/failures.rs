@@ -5,13 +5,14 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::Status;
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::members::Members;
 use super::run::{Run, Sizes};
 use crate::command::{Settings, Token};
 use crate::error::Error;
-use crate::geometry::Shape;
-use crate::layout::{Superblock, VERSION, checksum};
+use crate::geometry::{Shape, VIRTUAL_PAGES_MAX};
+use crate::layout::{Superblock, VERSION, VERSION_THIN, checksum};
 use crate::open::{create, open};
 use crate::policy::Policy;
 
@@ -22,10 +23,17 @@ const SIZES: Sizes = Sizes {
     spare_per_mille: 1500,
     policy: Policy::HEAT3,
     commits: false,
+    virtual_pages: None,
 };
 
 fn shape(uuid: &[u8; 16]) -> Shape {
-    Shape { uuid: *uuid, segment_pages: 8, spare_per_mille: 1500, policy: Policy::HEAT3 }
+    Shape {
+        uuid: *uuid,
+        segment_pages: 8,
+        spare_per_mille: 1500,
+        policy: Policy::HEAT3,
+        virtual_pages: None,
+    }
 }
 
 fn created(uuid: &[u8; 16], count: usize) -> Members {
@@ -88,11 +96,34 @@ fn a_newer_format_is_refused_by_its_number() {
     let mut page = vec![0; 4096];
     members.0[0].read(0, &mut page);
     let at = core::mem::offset_of!(Superblock, version);
-    page[at..at + 2].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    page[at..at + 2].copy_from_slice(&(VERSION_THIN + 1).to_le_bytes());
     let crc = checksum(&page[..4092]);
     page[4092..].copy_from_slice(&crc.to_le_bytes());
     members.0[0].write(1, &page);
-    assert_eq!(refusal(members), Error::Version(0, VERSION + 1));
+    assert_eq!(refusal(members), Error::Version(0, VERSION_THIN + 1));
+}
+
+#[test]
+fn volumes_that_are_not_thin_keep_their_format() {
+    let [whole, thin] = [None, Some(1 << 20)].map(|virtual_pages| {
+        let mut members = Members::new(1, 260);
+        let shape = Shape { virtual_pages, ..shape(b"one volume......") };
+        create(&mut members, &shape).unwrap();
+        let mut page = vec![0; 4096];
+        members.0[0].read(0, &mut page);
+        (Superblock::read_from_bytes(&page).unwrap(), members)
+    });
+    assert_eq!((whole.0.version.get(), thin.0.version.get()), (VERSION, VERSION_THIN));
+    assert_eq!(whole.0.thin.as_bytes(), [0; 12]);
+    let (volume, _) = open(&mut thin.1.clone(), Settings::new(Policy::HEAT3)).unwrap();
+    let geometry = volume.geometry();
+    assert_eq!((geometry.pages, geometry.thin), (1 << 20, true));
+    assert!(geometry.capacity < 260);
+    let mut large = Members::new(1, 260);
+    let shape = |virtual_pages| Shape { virtual_pages, ..shape(b"one volume......") };
+    assert_eq!(create(&mut large, &shape(Some(1 << 32))), Err(Error::VirtualSize));
+    assert_eq!(create(&mut large, &shape(Some(0))), Err(Error::VirtualSize));
+    create(&mut large, &shape(Some(VIRTUAL_PAGES_MAX.into()))).unwrap();
 }
 
 #[test]
@@ -184,4 +215,85 @@ fn a_batch_that_no_flush_covers_may_be_missing_before_a_later_one() {
     members.0[0].damage(at, 30);
     let (_, opened) = open(&mut members, Settings::new(Policy::HEAT3)).unwrap();
     assert_eq!(opened.batches, 1);
+}
+
+/// Returns the index of a command in flight.
+fn find(run: &Run, is_it: impl Fn(Token) -> bool) -> usize {
+    run.flying.iter().position(|command| is_it(command.token)).expect("it is in flight")
+}
+
+#[test]
+fn the_first_copy_of_a_repeated_batch_does_not_count_as_durable() {
+    let mut run = Run::new(&SIZES, 10, None);
+    assert!(run.write(3, 1, false, false));
+    run.turn().unwrap();
+    let stamp = run.volume.store.clock.next_stamp - 1;
+    let batch = find(&run, |token| matches!(token, Token::Batch(_)));
+    run.end(batch, Status::MediaError).unwrap();
+    run.turn().unwrap();
+    assert!(run.flush());
+    run.turn().unwrap();
+    for _ in 0..SIZES.members {
+        let flush = find(&run, |token| matches!(token, Token::Flush(_)));
+        run.complete(flush).unwrap();
+    }
+    assert!(run.volume.store.flusher.durable_below <= stamp);
+    run.drain().unwrap();
+}
+
+/// Ends everything in flight, whatever its status, and asserts that no request is left.
+fn end_all(run: &mut Run) {
+    for _ in 0..1_000 {
+        let _ = run.turn();
+        if !run.flying.is_empty() {
+            let _ = run.complete(0);
+        }
+    }
+    assert_eq!(run.unanswered(), 0, "every request is answered");
+}
+
+#[test]
+fn requests_are_answered_after_a_failed_flush() {
+    let mut run = Run::new(&SIZES, 11, None);
+    assert!(run.commit(vec![1, 5]));
+    run.turn().unwrap();
+    let batch = find(&run, |token| matches!(token, Token::Batch(_)));
+    run.complete(batch).unwrap();
+    run.turn().unwrap();
+    // On its way, waiting for that, and a discard of a page on its way.
+    assert!(run.commit(vec![2, 6]));
+    run.turn().unwrap();
+    assert!(run.commit(vec![2, 7]) && run.discard(2, 1));
+    run.turn().unwrap();
+    let flush = find(&run, |token| matches!(token, Token::Flush(_)));
+    let failed = run.end(flush, Status::MediaError);
+    assert!(failed.is_err() && run.volume.report().read_only);
+    assert!(run.flush(), "a flush is taken, and fails");
+    end_all(&mut run);
+}
+
+#[test]
+fn requests_are_answered_after_a_failed_checkpoint() {
+    let sizes = Sizes { members: 1, ..SIZES };
+    let mut run = Run::new(&sizes, 12, None);
+    let pages = run.volume.geometry().pages;
+    while !run.flying.iter().any(|command| command.token == Token::Checkpoint) {
+        run.request(pages);
+        run.turn().unwrap();
+        run.complete_any().unwrap();
+    }
+    let mut begun = 0;
+    while begun < 2 {
+        begun += u32::from(run.commit(vec![1, 5 + begun]));
+        run.turn().unwrap();
+        let other = run.flying.iter().position(|command| command.token != Token::Checkpoint);
+        if let Some(other) = other.filter(|_| begun < 2) {
+            run.complete(other).unwrap();
+            run.turn().unwrap();
+        }
+    }
+    let checkpoint = find(&run, |token| token == Token::Checkpoint);
+    let _ = run.end(checkpoint, Status::MediaError);
+    end_all(&mut run);
+    assert!(run.volume.report().read_only);
 }

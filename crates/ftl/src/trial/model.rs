@@ -69,6 +69,13 @@ impl Model {
         }
     }
 
+    /// Takes back a write that changed nothing.
+    pub(crate) fn refuse(&mut self, pages: &[u32], value: u64) {
+        for page in pages {
+            self.pages[*page as usize].pending.remove(&value);
+        }
+    }
+
     /// Returns what a flush that begins now makes durable.
     pub(crate) fn snapshot(&self) -> Vec<Values> {
         self.pages.iter().map(|page| page.now.clone()).collect()

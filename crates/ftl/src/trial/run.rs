@@ -14,6 +14,7 @@ use super::model::Model;
 use crate::command::{Command, Into, Op, Request, Settings};
 use crate::geometry::Shape;
 use crate::layout::PAGE_BYTES;
+use crate::map::UNMAPPED;
 use crate::open::{create, open_with};
 use crate::policy::Policy;
 use crate::sabotage::Sabotage;
@@ -63,6 +64,21 @@ pub(crate) struct Sizes {
     pub(crate) policy: Policy,
     /// `true` if commits of scattered pages are among the requests.
     pub(crate) commits: bool,
+    /// Logical pages of a thin volume.
+    pub(crate) virtual_pages: Option<u64>,
+}
+
+/// Counts over all sessions of a run.
+#[derive(Default)]
+pub(crate) struct Totals {
+    /// Pages moved.
+    pub(crate) moved: u64,
+    /// Checkpoints.
+    pub(crate) checkpoints: u64,
+    /// Pages of lone writes.
+    pub(crate) lone: u64,
+    /// Writes that ended for want of space.
+    pub(crate) refused: u64,
 }
 
 /// A run.
@@ -79,14 +95,13 @@ pub(crate) struct Run {
     pub(crate) next_value: u64,
     settings: Settings,
     pub(crate) sabotage: Option<Sabotage>,
+    /// `true` if flushes take far longer than other commands.
+    pub(crate) slow_flushes: bool,
+    /// The value that the next write had when a page was last discarded since the opening.
+    discards: BTreeMap<u32, u64>,
     /// Atomic writes and commits since the last opening: pages and value.
     atomics: Vec<(Vec<u32>, u64)>,
-    /// Pages moved in all sessions.
-    pub(crate) moved: u64,
-    /// Checkpoints in all sessions.
-    pub(crate) checkpoints: u64,
-    /// Pages of lone writes in all sessions.
-    pub(crate) lone: u64,
+    pub(crate) totals: Totals,
 }
 
 /// The fault that a trial found, if any.
@@ -100,6 +115,7 @@ impl Run {
             segment_pages: sizes.segment_pages,
             spare_per_mille: sizes.spare_per_mille,
             policy: sizes.policy,
+            virtual_pages: sizes.virtual_pages,
         };
         create(&mut members, &shape).expect("the members are large enough");
         let settings = Settings { flush_pages: 200, ..Settings::new(sizes.policy) };
@@ -120,10 +136,10 @@ impl Run {
             next_value: 1,
             settings,
             sabotage,
+            totals: Totals::default(),
+            slow_flushes: false,
+            discards: BTreeMap::new(),
             atomics: Vec::new(),
-            moved: 0,
-            checkpoints: 0,
-            lone: 0,
         }
     }
 
@@ -193,6 +209,7 @@ impl Run {
         if busy || self.volume.submit(slot, Request::Discard { page, pages }).is_err() {
             return false;
         }
+        self.discards.extend((page..page + pages).map(|page| (page, self.next_value)));
         self.begin(slot, (page..page + pages).collect(), 0, false);
         true
     }
@@ -308,6 +325,10 @@ impl Run {
     fn replies(&mut self) -> Verdict {
         while let Some(reply) = self.volume.reply() {
             let doing = self.doing.remove(&reply.slot.to_bits()).expect("one reply to a request");
+            if let (Status::NoSpace, Doing::Write { pages, value, .. }) = (reply.status, &doing) {
+                self.refuse(pages, *value)?;
+                continue;
+            }
             if !reply.status.is_ok() {
                 return Err(format!("a request ended with {}", reply.status));
             }
@@ -327,6 +348,36 @@ impl Run {
                 Doing::Flush { snapshot, since } => self.model.flushed(snapshot, &since),
             }
         }
+        Ok(())
+    }
+
+    /// Ends one command in flight by chance, or none.
+    pub(crate) fn complete_any(&mut self) -> Verdict {
+        if self.flying.is_empty() || self.chance.one_in(3) {
+            return Ok(());
+        }
+        let index = self.chance.below(self.flying.len());
+        let waits = self.slow_flushes && self.flying[index].op == Op::Flush;
+        if waits && !self.chance.one_in(40) {
+            return Ok(());
+        }
+        self.complete(index)
+    }
+
+    /// Returns the number of requests that were not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.doing.len()
+    }
+
+    /// Takes back a write that found no space. A volume refuses only what needs more of it.
+    fn refuse(&mut self, pages: &[u32], value: u64) -> Verdict {
+        let map = &self.volume.store.map;
+        if pages.iter().all(|page| map.place(*page) != UNMAPPED) {
+            return Err(format!("an overwrite of {pages:?} finds no space"));
+        }
+        self.totals.refused += 1;
+        self.atomics.retain(|(_, other)| *other != value);
+        self.model.refuse(pages, value);
         Ok(())
     }
 
@@ -355,9 +406,9 @@ impl Run {
     /// Opens the volume after a crash and compares.
     pub(crate) fn reopen(&mut self, power: bool) -> Verdict {
         let report = self.volume.report();
-        self.moved += report.moved_pages;
-        self.checkpoints += report.checkpoints;
-        self.lone += report.lone_pages;
+        self.totals.moved += report.moved_pages;
+        self.totals.checkpoints += report.checkpoints;
+        self.totals.lone += report.lone_pages;
         self.flying.clear();
         self.doing.clear();
         // The first opening loses power as well, so the second recovers from its rests.
@@ -372,6 +423,10 @@ impl Run {
         }
         let opened = open_with(&mut self.members, self.settings, self.sabotage);
         (self.volume, _) = opened.map_err(|error| format!("{error}"))?;
+        let (mapped, geometry) = (self.volume.store.map.mapped(), self.volume.geometry());
+        if mapped > geometry.capacity {
+            return Err(format!("{mapped} pages are in use, of {}", geometry.capacity));
+        }
         let values = self.read_all()?;
         for (page, &value) in (0..).zip(&values) {
             let legal = self.model.survivors(page, power);
@@ -380,13 +435,18 @@ impl Run {
             }
         }
         for (pages, value) in &self.atomics {
-            let range: Vec<u64> = pages.iter().map(|page| values[*page as usize]).collect();
-            let newer = |other: &u64| *other >= *value || *other == 0;
-            if range.contains(value) && !range.iter().all(newer) {
+            let of = |page: &u32| values[*page as usize];
+            let is_newer = |page: &u32| match of(page) {
+                0 => self.discards.get(page).is_some_and(|next| next > value),
+                other => other >= *value,
+            };
+            if pages.iter().any(|page| of(page) == *value) && !pages.iter().all(is_newer) {
+                let range: Vec<u64> = pages.iter().map(of).collect();
                 return Err(format!("atomic write {value} is in parts: {range:?}"));
             }
         }
         self.atomics.clear();
+        self.discards.clear();
         self.model.settle(&values);
         Ok(())
     }
@@ -427,7 +487,7 @@ fn values_of(volume: &Volume, members: &mut Members) -> Result<Vec<u64>, String>
     for page in 0..volume.geometry().pages {
         let place = volume.store.map.place(page);
         match place {
-            crate::map::UNMAPPED => values.push(0),
+            UNMAPPED => values.push(0),
             crate::map::POISONED => return Err(format!("page {page} is poisoned")),
             _ => {
                 let (member, at) = volume.geometry().locate(place);

@@ -159,6 +159,7 @@ fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
         segment_pages: (1 << (translation.pages / SEGMENTS).max(64).ilog2()) as u32,
         spare_per_mille: translation.spare_per_mille,
         policy,
+        virtual_pages: None,
     };
     ftl::create(&mut media, &shape).expect("a possible volume");
     let (volume, _) = ftl::open(&mut media, Settings::new(policy)).expect("it was created");

@@ -110,6 +110,7 @@ pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
         segment_pages: segment_pages as u32,
         spare_per_mille: wishes.spare_per_mille.unwrap_or(SPARE_PER_MILLE),
         policy: Policy::of_streams(wishes.streams.unwrap_or(3)),
+        virtual_pages: wishes.virtual_bytes.map(|bytes| bytes / PAGE_BYTES as u64),
     }
 }
 
@@ -135,10 +136,18 @@ fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), Stri
         let streams = geometry.streams;
         return Err(format!("the volume has {streams} streams; leave `ftl.streams` out"));
     }
+    let size = u64::from(geometry.pages);
+    if wished.virtual_pages.is_some_and(|pages| !geometry.thin || pages != size) {
+        let (kind, bytes) = (if geometry.thin { "" } else { "not " }, size * PAGE_BYTES as u64);
+        return Err(format!(
+            "the volume is {kind}thin and has {bytes} bytes; leave `ftl.virtual` out"
+        ));
+    }
     if wishes.spare_per_mille.is_some() {
-        let wished = Shape { segment_pages: geometry.segment_pages, ..wished };
+        let virtual_pages = geometry.thin.then_some(size);
+        let wished = Shape { segment_pages: geometry.segment_pages, virtual_pages, ..wished };
         let planned = ftl::Geometry::plan(&wished, &[geometry.member_pages]);
-        if planned.is_ok_and(|planned| planned.pages != geometry.pages) {
+        if planned.is_ok_and(|planned| planned.capacity != geometry.capacity) {
             return Err("the volume has another spare space; leave `ftl.spare` out".to_owned());
         }
     }
