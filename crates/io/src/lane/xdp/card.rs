@@ -25,6 +25,10 @@ pub(crate) const CHUNK_BYTES: usize = 4096;
 pub(crate) const RECEIVED_MAX: usize = 1024;
 pub(super) const SENT_MAX: usize = 512;
 
+/// Entries of the ring of chunks to receive into. The kernel shows a received frame before it shows
+/// that it has taken the frame's chunk from this ring: so the ring has room for each chunk twice.
+const FILL_MAX: usize = 2 * RECEIVED_MAX;
+
 /// Bytes before a frame in the chunk that it begins in (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 
@@ -109,13 +113,13 @@ impl CardSocket {
             tx_metadata_len: 0,
         };
         set(&socket, libc::XDP_UMEM_REG, &memory)?;
-        set(&socket, libc::XDP_UMEM_FILL_RING, &(RECEIVED_MAX as u32))?;
+        set(&socket, libc::XDP_UMEM_FILL_RING, &(FILL_MAX as u32))?;
         set(&socket, libc::XDP_UMEM_COMPLETION_RING, &(SENT_MAX as u32))?;
         set(&socket, libc::XDP_RX_RING, &(RECEIVED_MAX as u32))?;
         set(&socket, libc::XDP_TX_RING, &(SENT_MAX as u32))?;
         let at: libc::xdp_mmap_offsets = get(&socket, libc::XDP_MMAP_OFFSETS)?;
         let by = socket.as_fd();
-        let fill = Outgoing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, RECEIVED_MAX as u32)?;
+        let fill = Outgoing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, FILL_MAX as u32)?;
         let completed = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
         let completions = Incoming::map(by, completed, &at.cr, SENT_MAX as u32)?;
         let received =

@@ -258,7 +258,8 @@ impl Lane for XdpLane {
     }
 
     fn has_room(&self) -> bool {
-        self.free.len() >= self.pieces_max
+        // The kernel may return a chunk before it shows that its entry of the ring is free.
+        self.free.len().min(self.card.sent.room()) >= self.pieces_max
     }
 
     fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
