@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use crate::geometry::{CHUNK_PAGES, Geometry};
 
@@ -57,6 +58,8 @@ struct Pool {
     free: Vec<u32>,
     /// Slabs from here on were never used: `1 ≤ top ≤ slabs`.
     top: u32,
+    /// Maximum number of slabs in use, but for those that the opening of a volume needs for a while.
+    most: u32,
     /// Slabs without uses, each with the round of flushes that covers their discards.
     emptied: VecDeque<(u64, u32)>,
     /// The slabs in the checkpoint that is being written; they keep their chunks meanwhile.
@@ -96,9 +99,11 @@ pub(crate) enum Short {
 
 impl Pool {
     fn new(slabs: u32) -> Pool {
+        let most = slabs;
         // Slab 0 stands for all chunks without one.
         let slabs = slabs as usize + 1;
         Pool {
+            most,
             places: vec![0; slabs * CHUNK].into(),
             heat: vec![0; slabs * CHUNK].into(),
             slabs: vec![Slab::default(); slabs].into(),
@@ -110,13 +115,36 @@ impl Pool {
         }
     }
 
+    /// Returns the number of slabs in use.
+    fn used(&self) -> u32 {
+        self.top - 1 - self.free.len() as u32
+    }
+
     /// Gives a slab to a chunk, if one is left.
     fn take(&mut self, chunk: u32) -> Option<u32> {
-        let fresh = ((self.top as usize) < self.slabs.len()).then_some(self.top);
-        let slab = self.free.pop().or(fresh)?;
+        (self.used() < self.most).then(|| self.take_any(chunk))
+    }
+
+    /// Gives a slab to a chunk. Without one left, the pool grows.
+    fn take_any(&mut self, chunk: u32) -> u32 {
+        if self.free.is_empty() && self.top as usize == self.slabs.len() {
+            self.grow();
+        }
+        let slab = self.free.pop().unwrap_or(self.top);
         self.top = self.top.max(slab + 1);
         self.slabs[slab as usize] = Slab { chunk, ..Slab::default() };
-        Some(slab)
+        slab
+    }
+
+    /// Doubles the pool.
+    fn grow(&mut self) {
+        let slabs = 2 * self.slabs.len();
+        self.places = resized(mem::take(&mut self.places), slabs * CHUNK, 0);
+        self.heat = resized(mem::take(&mut self.heat), slabs * CHUNK, 0);
+        self.slabs = resized(mem::take(&mut self.slabs), slabs, Slab::default());
+        self.free.reserve(slabs - self.free.len());
+        self.emptied.reserve(slabs - self.emptied.len());
+        self.frozen.reserve(slabs - self.frozen.len());
     }
 
     /// Ends a use of a slab. After the last, the slab waits for a round of flushes.
@@ -132,6 +160,13 @@ impl Pool {
             _ => {}
         }
     }
+}
+
+/// Returns an array with more values of the given kind.
+fn resized<T: Clone>(array: Box<[T]>, len: usize, value: T) -> Box<[T]> {
+    let mut array = array.into_vec();
+    array.resize(len, value);
+    array.into()
 }
 
 impl Map {
@@ -209,7 +244,7 @@ impl Map {
     pub(crate) fn set(&mut self, page: u32, place: u32) -> u32 {
         let index = self.index(page);
         assert!(index >= CHUNK && place != UNMAPPED, "a page is held before it is mapped");
-        let old = !core::mem::replace(&mut self.pool.places[index], !place);
+        let old = !mem::replace(&mut self.pool.places[index], !place);
         if old == UNMAPPED {
             self.mapped += 1;
             self.pool.slabs[index / CHUNK].uses += 1;
@@ -221,7 +256,7 @@ impl Map {
     /// flushes that covers the discard.
     pub(crate) fn unmap(&mut self, page: u32, round: u64) -> u32 {
         let index = self.index(page);
-        let old = !core::mem::take(&mut self.pool.places[index]);
+        let old = !mem::take(&mut self.pool.places[index]);
         if old == UNMAPPED {
             return old;
         }
@@ -235,13 +270,14 @@ impl Map {
         old
     }
 
-    /// Maps a page while a volume is opened. Returns `false` if the pool has no slab left.
-    pub(crate) fn restore(&mut self, page: u32, place: u32) -> bool {
-        let has = self.give_slab(page);
-        if has {
-            self.set(page, place);
+    /// Maps a page while a volume is opened. A log that is replayed may have pages of more chunks
+    /// than there were slabs at any time, because it has their discards further on: the pool grows.
+    pub(crate) fn restore(&mut self, page: u32, place: u32) {
+        if !self.has_slab(page) {
+            let chunk = page / CHUNK_PAGES;
+            self.chunks[chunk as usize] = self.pool.take_any(chunk);
         }
-        has
+        self.set(page, place);
     }
 
     /// Gives a slab to the chunk of a page unless it has one.
@@ -297,7 +333,7 @@ impl Map {
 
     /// Returns a slab without uses to the pool.
     fn release(&mut self, slab: u32) {
-        let entry = core::mem::take(&mut self.pool.slabs[slab as usize]);
+        let entry = mem::take(&mut self.pool.slabs[slab as usize]);
         self.chunks[entry.chunk as usize] = NO_SLAB;
         self.pool.heat[slab as usize * CHUNK..][..CHUNK].fill(0);
         self.pool.free.push(slab);
@@ -392,7 +428,7 @@ impl Map {
 
     /// Returns the number of slabs in use.
     pub(crate) fn slabs(&self) -> u32 {
-        self.pool.top - 1 - self.pool.free.len() as u32
+        self.pool.used()
     }
 
     /// Keeps the slabs in use with their chunks until [`thaw`](Map::thaw), for a checkpoint.
@@ -457,6 +493,21 @@ mod tests {
         write(&mut map, &[3 * CHUNK_PAGES]).unwrap();
         let pages = [5, 6, 3 * CHUNK_PAGES].map(|page| (page, page));
         assert_eq!(map.all().collect::<Vec<_>>(), pages);
+    }
+
+    #[test]
+    fn a_replayed_log_may_have_more_chunks_than_slabs() {
+        let first = |chunk: u32| chunk * CHUNK_PAGES;
+        let mut map = Map::new(first(10), 50, 2);
+        (0..7).for_each(|chunk| map.restore(first(chunk), chunk));
+        (0..5).for_each(|chunk| assert_eq!(map.unmap(first(chunk), 0), chunk));
+        map.settle(0, 0);
+        assert_eq!((map.slabs(), map.mapped()), (2, 2));
+        assert_eq!(write(&mut map, &[first(9)]), Err(Short::Full), "two at most");
+        map.unmap(first(5), 1);
+        map.settle(1, 2);
+        write(&mut map, &[first(9)]).unwrap();
+        assert_eq!((map.place(first(6)), map.slabs()), (6, 2));
     }
 
     #[test]

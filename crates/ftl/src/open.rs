@@ -345,7 +345,7 @@ fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
     if index < geometry.map_pages() {
         let first = index * (CHECKPOINT_BYTES as u32 / 4);
         for (page, place) in (first..geometry.pages).zip(content.chunks_exact(4)) {
-            restore(store, page, u32::from_le_bytes(place.try_into().ok()?))?;
+            restore(store, page, u32::from_le_bytes(place.try_into().ok()?));
         }
     } else {
         let first = (index - geometry.map_pages()) * CHECKPOINT_BYTES as u32;
@@ -356,9 +356,11 @@ fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Sets the place of a page, as the checkpoint says. Returns `None` if there is no room for it.
-fn restore(store: &mut Store, page: u32, place: u32) -> Option<()> {
-    (place == UNMAPPED || store.map.restore(page, place)).then_some(())
+/// Sets the place of a page, as the checkpoint says.
+fn restore(store: &mut Store, page: u32, place: u32) {
+    if place != UNMAPPED {
+        store.map.restore(page, place);
+    }
 }
 
 /// A reader of the slabs in the checkpoint of a thin volume, which follow each other across pages.
@@ -392,7 +394,7 @@ impl SlabLoader {
                 1..=CHUNK if value == UNMAPPED => {}
                 1..=CHUNK => {
                     let page = page(at - 1).filter(|page| *page < store.geometry.pages)?;
-                    restore(store, page, value)?;
+                    restore(store, page, value);
                 }
                 _ => {
                     let first = page((at - 1 - CHUNK) * 4)?;
@@ -708,10 +710,9 @@ impl Replay {
         *known = stamp;
         if place == UNMAPPED {
             store.map.unmap(page, 0);
-        } else if store.map.restore(page, place) {
-            store.map.set_heat(page, entry.heat());
         } else {
-            return Err(Error::Log);
+            store.map.restore(page, place);
+            store.map.set_heat(page, entry.heat());
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ mod tests {
         let pages = 4_096;
         let (mut map, mut trend) =
             (Map::new(pages, u32::MAX, pages.div_ceil(CHUNK_PAGES)), Trend::new(pages));
-        (0..pages).for_each(|page| assert!(map.restore(page, page)));
+        (0..pages).for_each(|page| map.restore(page, page));
         for number in 0..overwrites * pages {
             trend.note_write(map.warm(draw(number) % pages));
         }
