@@ -149,6 +149,8 @@ impl Upkeep {
                 *left -= 1;
                 *all_good &= is_good;
                 if let (0, all_good) = (*left, *all_good) {
+                    // Only a flush makes it last.
+                    core.has_written = true;
                     self.discards.remove(&number);
                     core.fs.chore_ended(number, all_good);
                 }
