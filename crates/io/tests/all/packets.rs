@@ -43,8 +43,15 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Turns an end, and notes its events.
     pub(crate) fn follow(&mut self, end: &mut Packets) {
-        for event in end.turn() {
+        self.read(end);
+        end.end_turn();
+    }
+
+    /// Notes an end's events, without a wait for more.
+    pub(crate) fn read(&mut self, end: &mut Packets) {
+        for event in end.poll() {
             match event {
                 NetEvent::Opened { conn, listener, .. } => {
                     assert!(listener.is_none_or(|id| id == ListenerId(7)));
