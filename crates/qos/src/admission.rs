@@ -18,7 +18,7 @@ use crate::{CostModel, DeviceModel, Percentile};
 pub struct Claim {
     /// Tail read latency in microseconds.
     pub latency_us: u32,
-    /// The percentile that the latency bounds.
+    /// The percentile of the read latency that `latency_us` bounds.
     pub percentile: Percentile,
     /// Units a second that the device makes if this is the strictest promise.
     pub limit: u64,
@@ -33,13 +33,13 @@ pub enum Refusal {
     Invalid(&'static str),
     /// The table of tenants is full.
     TableFull,
-    /// There is no such tenant.
+    /// No tenant is registered under the given number.
     NoTenant,
     /// The device's model has no rate at this latency.
     TooTight {
         /// The requested latency in microseconds.
         latency_us: u32,
-        /// The tightest latency of the device's model.
+        /// The shortest latency for which the device's model has a rate, in microseconds.
         tightest_us: u32,
         /// The percentile of both latencies.
         percentile: Percentile,
@@ -59,9 +59,10 @@ pub struct Shortage {
     pub device: u64,
     /// The strictest latency, in microseconds.
     pub latency_us: u32,
-    /// The percentile that the latency bounds.
+    /// The percentile of the read latency that `latency_us` bounds.
     pub percentile: Percentile,
-    /// The tenant with the strictest latency; `None` for the requesting tenant.
+    /// The tenant to which the strictest latency is promised; `None` if it is the latency of the
+    /// refused SLO itself.
     pub limited_by: Option<TenantId>,
 }
 
@@ -109,7 +110,7 @@ pub struct Ways {
     pub leave: Vec<TenantId>,
 }
 
-/// The decision whether an SLO would be admitted now, without an admission.
+/// The answer to the question whether an SLO would be admitted now. Nothing is admitted by asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The SLO would be admitted.
@@ -121,15 +122,17 @@ pub enum Verdict {
     },
     /// The SLO would be refused.
     Refused {
-        /// The reason.
+        /// The reason of the refusal.
         refusal: Refusal,
-        /// Changes that would make room.
+        /// Changes that would make room for the SLO.
         ways: Ways,
     },
 }
 
-/// Returns the claim of an SLO on a device. A read is priced as under a mixed load, because the
-/// load may become mixed at any time. `cost` is the device's present price list.
+/// Returns the rate that an SLO needs on a device, and the rate of the device at the SLO's latency.
+/// Returns an error if the SLO is invalid, or the model has no rate at that latency. A read is
+/// priced as under a mixed load, because the load may become mixed at any time. `cost` is the
+/// device's present price list.
 pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, Refusal> {
     if slo.iops == 0 {
         return Err(Refusal::Invalid("a latency is promised to a rate, and the rate is zero"));
@@ -180,7 +183,7 @@ impl Standing {
         self.promised += promise.rate;
     }
 
-    /// Removes a tenant's promise.
+    /// Removes a tenant's promise, which must equal the one that was inserted.
     pub fn remove(&mut self, tenant: TenantId, promise: Claim) {
         let was = self.by_limit.remove(&(promise.limit, tenant));
         assert!(was == Some(promise), "tenant {} was promised something else", tenant.0);
@@ -220,8 +223,9 @@ impl Standing {
 /// [`Correction`](crate::Correction)).
 pub type Permille = u32;
 
-/// Admits a promise beside the present ones, and returns the rate that remains for best effort.
-/// `permille` is the corrected rate in thousandths of the model's.
+/// Checks whether a promise fits beside the present ones (`others`), and returns the units a second
+/// that would remain for best effort, or the reason for a refusal. Adds no promise. `permille` is
+/// the corrected rate in thousandths of the model's.
 pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
     let (limited_by, strictest) = match others.strictest() {
         Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),

@@ -23,8 +23,8 @@ impl Balance {
         self.tokens.load(Acquire)
     }
 
-    /// Claims the time up to `now` (nanoseconds) for generating tokens, and returns its length. Two
-    /// workers never get the same nanosecond.
+    /// Claims the nanoseconds up to the time `now` that no worker has claimed yet, to generate
+    /// tokens for them, and returns their number. Two workers never get the same nanosecond.
     pub fn claim_time(&self, now: u64) -> u64 {
         let mut from = self.generated_to.load(Acquire);
         while from < now {
@@ -36,7 +36,7 @@ impl Balance {
         0
     }
 
-    /// Skips the time up to `time`, for which the tokens were generated elsewhere.
+    /// Skips the time up to `time` (nanoseconds), for which the tokens were generated elsewhere.
     pub fn skip_to(&self, time: u64) {
         self.claim_time(time);
     }
@@ -48,14 +48,15 @@ impl Balance {
         }
     }
 
-    /// Adds nano-units as long as the balance is below `most`, which it does not exceed by that.
-    /// For a balance that is never a debt.
+    /// Adds `tokens` nano-units, or only as many as raise the balance to `most`. Does nothing if
+    /// the balance is at or above `most`. The balance must never be a debt.
     pub fn fill(&self, tokens: i64, most: i64) {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
-    /// Adds tokens (or a debt), limited so that the balance stays from `least` to `most`. Never
-    /// changes the balance in the other direction. Returns the change.
+    /// Adds `tokens` nano-units, or subtracts them if negative, but only as far as the balance
+    /// stays from `least` to `most`. Never changes the balance in the other direction. Returns the
+    /// change.
     pub fn adopt(&self, tokens: i64, least: i64, most: i64) -> i64 {
         let mut change = 0;
         self.update(|held| {
@@ -83,7 +84,8 @@ impl Balance {
         })
     }
 
-    /// Takes the part of the balance that `part` computes, and returns the amount.
+    /// Takes the nano-units that `part` computes from the balance, and returns their number. Takes
+    /// nothing if `part` returns zero or less.
     pub fn take(&self, part: impl Fn(i64) -> i64) -> i64 {
         let mut taken = 0;
         self.update(|tokens| {

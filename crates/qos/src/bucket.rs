@@ -25,7 +25,7 @@ impl Bucket {
         Bucket { tokens: AtomicI64::new(0), carried: AtomicI64::new(0), taken: AtomicI64::new(0) }
     }
 
-    /// Adds donated tokens, in nano-units.
+    /// Adds donated tokens, in nano-units, to the bucket.
     pub fn give(&self, tokens: i64) {
         assert!(tokens >= 0, "a bucket is given tokens, not debts");
         if tokens > 0 {
@@ -63,8 +63,8 @@ impl Bucket {
         }
     }
 
-    /// Ends a cycle of several workers: tokens left from before the last cycle expire. Returns
-    /// their number.
+    /// Ends a cycle of several workers: tokens that were in the bucket before the cycle began, and
+    /// were not taken in it, expire. Returns the expired nano-units.
     pub fn age(&self) -> i64 {
         let taken = self.taken.swap(0, AcqRel);
         let old = self.carried.swap(0, AcqRel) - taken;
@@ -73,7 +73,8 @@ impl Bucket {
         expired
     }
 
-    /// Empties the bucket after the only worker's round. Returns the expired tokens.
+    /// Empties the bucket after the only worker's round; a debt stays. Returns the expired
+    /// nano-units.
     pub fn empty(&self) -> i64 {
         self.remove(i64::MAX)
     }

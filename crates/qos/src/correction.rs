@@ -20,7 +20,7 @@ pub const CORRECTION_READS_MIN: u64 = 200;
 const RATE_MIN: u32 = 250;
 const WRITE_MAX: u32 = 4_000;
 
-/// Late windows in a row before rate or prices are cut.
+/// Number of late windows in a row with which the rate is cut, or the price of writes raised.
 const LATE: u32 = 2;
 
 /// Calm windows in a row before a cut is partly undone, and, while the device is hardly used,
@@ -85,9 +85,11 @@ pub struct Correction {
     adjustment: Adjustment,
     late: u32,
     calm: u32,
-    /// Windows since the last step back towards the model.
+    /// Windows since the last step back towards the model; `u32::MAX` if there was none, or a late
+    /// window has shown it to be too large.
     since_gift: u32,
-    /// The level that was too much at the last attempt.
+    /// The [`level`](Adjustment::level) at which a window was late right after a step back towards
+    /// the model; `None` if there is none to avoid.
     too_much: Option<u32>,
     /// Calm windows just below `too_much` so far; after `patience` of them that level is tried
     /// again.
@@ -120,7 +122,7 @@ impl Correction {
         self.adjustment
     }
 
-    /// Takes a window into account.
+    /// Takes a window into account, and returns the adjustment that applies from now on.
     ///
     /// A window above the bound is *late*; from the second late window in a row on, each one cuts
     /// the rate or raises prices. A window below 80 % of the bound is *calm*; from the tenth calm

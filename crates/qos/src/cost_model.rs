@@ -60,9 +60,9 @@ impl Cost {
 /// A measured point of a cost curve: what a request of `bytes` costs in hundredths of one of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePoint {
-    /// Size of the request.
+    /// The size of the request in bytes.
     pub bytes: usize,
-    /// The price in hundredths of a 4 KiB request's.
+    /// The price of the request, in hundredths of the price of a 4 KiB request.
     pub weight: u32,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for CostModelError {
     }
 }
 
-/// A line of a price list, for one kind and size of requests.
+/// The index of a line in a price list: one kind of request, and one size in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u32);
 
@@ -111,10 +111,10 @@ impl Line {
 /// The total price of some requests, and their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priced {
-    /// Units under a mixed load, and under a load of reads.
+    /// The price in units under a mixed load; `read_only` is the price under a load of reads alone.
     mixed: u64,
     read_only: u64,
-    /// The number of reads in the low half, of other requests in the high half.
+    /// The number of reads in the low 32 bits, and of other requests in the high 32 bits.
     counts: u64,
     /// Units of the price that are tax.
     tax: u64,
@@ -179,7 +179,7 @@ impl SubAssign for Priced {
     }
 }
 
-/// Prices of one device.
+/// The prices of requests on one device, by kind, size and load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostModel {
     write: u32,

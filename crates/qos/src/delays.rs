@@ -18,7 +18,8 @@ const SMALLEST_BITS: u32 = 10;
 const POWERS: usize = 20;
 const CLASSES: usize = FINE * (1 + POWERS);
 
-/// Counts of reads by their time at the device, and of spent units, of all workers.
+/// The counts of all workers at one device: ended reads by their time at the device, submitted
+/// requests, and spent units.
 #[derive(Debug)]
 pub struct Delays {
     workers: Box<[Counters]>,
@@ -27,7 +28,8 @@ pub struct Delays {
 #[derive(Debug)]
 struct Counters {
     classes: Box<[AtomicU32]>,
-    /// Reads, other requests and units submitted so far.
+    /// Reads submitted so far. `writes` counts the other requests, and `spent` the units paid for
+    /// both.
     reads: AtomicU64,
     writes: AtomicU64,
     spent: AtomicU64,
@@ -96,7 +98,7 @@ impl Seen {
         Seen { classes: alloc::vec![0; CLASSES].into(), reads: 0, writes: 0, spent: 0 }
     }
 
-    /// Returns the counts since the last call.
+    /// Returns the counts of all workers since the last call.
     pub fn look(&mut self, delays: &Delays) -> Since {
         let sum = |of: fn(&Counters) -> &AtomicU64| {
             delays.workers.iter().map(|counters| of(counters).load(Relaxed)).sum::<u64>()

@@ -9,14 +9,14 @@
 use crate::Window;
 use crate::units::TOKEN;
 
-/// The lower bound of the number of requests at the device: with fewer, the device idles between
-/// rounds.
+/// The lowest bound that is set on the number of requests at the device: with fewer requests, the
+/// device idles between rounds.
 pub const DEPTH_MIN: u32 = 16;
 
 /// Late windows in a row before the bound goes down.
 const LATE: u32 = 2;
 
-/// The controller of the number of requests at one device.
+/// The controller that bounds the number of requests at one device.
 #[derive(Clone, Debug, Default)]
 pub struct DepthBound {
     /// The bound; `None` before the first window with a latency to keep.

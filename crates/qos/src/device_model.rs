@@ -22,7 +22,7 @@ pub struct RatePoint {
     pub read_only: u64,
 }
 
-/// The part of the reads that a latency bounds.
+/// A percentile of read latency: the part of the reads that a latency bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Percentile {
     /// 95 of 100 reads.
@@ -32,7 +32,8 @@ pub enum Percentile {
 }
 
 impl Percentile {
-    /// Returns the percentile for so many tenths of a percent; zero means the 95th.
+    /// Returns the percentile for so many tenths of a percent; zero means the 95th. Returns `None`
+    /// for any other than the 95th and the 99th.
     pub fn from_tenths(tenths: u16) -> Option<Percentile> {
         match tenths {
             0 | 950 => Some(Percentile::P95),
@@ -88,16 +89,17 @@ impl fmt::Display for DeviceModelError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceModel {
     cost: CostModel,
-    /// The rows in ascending order of latency, never empty.
+    /// The rows for the 95th percentile in ascending order of latency, never empty.
     points: Vec<RatePoint>,
-    /// The rates for the 99th percentile; empty where they are not known.
+    /// The rows for the 99th percentile in ascending order of latency; empty if they are not known.
     p99: Vec<RatePoint>,
     /// Units a second without any latency bound.
     rate_max: u64,
 }
 
 impl DeviceModel {
-    /// Creates a model of these prices and rows; `rate_max` is the rate without any latency bound.
+    /// Creates a model of these prices and rows, which are for the 95th percentile. `rate_max` is
+    /// the rate in units a second without any latency bound.
     pub fn new(
         cost: CostModel,
         points: Vec<RatePoint>,
@@ -168,9 +170,9 @@ impl DeviceModel {
         preset(700, 100, points.to_vec(), 41)
     }
 
-    /// Returns a fourteenth of device A. The rates are ours: simulated flash of preset `small`
-    /// serves any mix of them within half of the latency. The other half is left to a machine
-    /// that has other work to do.
+    /// Returns the model of a fourteenth of device A: 4 of its 56 dies. The rates are ours:
+    /// simulated flash of preset `small` serves any mix of them within half of the latency. The
+    /// other half is left to a machine that has other work to do.
     pub fn small() -> DeviceModel {
         let row = |latency_us, tokens: u64| {
             let units = tokens * u64::from(TOKEN);
@@ -202,12 +204,12 @@ impl DeviceModel {
         self
     }
 
-    /// Returns the price of requests.
+    /// Returns the prices of requests on the device.
     pub fn cost(&self) -> &CostModel {
         &self.cost
     }
 
-    /// Returns the rows.
+    /// Returns the rows for the 95th percentile, in ascending order of latency.
     pub fn points(&self) -> &[RatePoint] {
         &self.points
     }
@@ -230,7 +232,8 @@ impl DeviceModel {
         }
     }
 
-    /// Returns the tightest latency that the model knows a rate for, in microseconds.
+    /// Returns the tightest latency at the 95th percentile for which the model has a rate, in
+    /// microseconds.
     pub fn latency_us_min(&self) -> u32 {
         self.points[0].latency_us
     }
@@ -259,7 +262,7 @@ impl DeviceModel {
     }
 
     /// Returns the units a second that may be promised while this is the strictest latency; `None`
-    /// if the model does not know it.
+    /// if the model has no rate for the latency at this percentile.
     pub fn limit(&self, percentile: Percentile, latency_us: u32) -> Option<u64> {
         let limit = self.rate_at(percentile, latency_us, Load::Mixed)?;
         Some(self.rate(latency_us, Load::Mixed).map_or(limit, |most| limit.min(most)))

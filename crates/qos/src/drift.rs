@@ -34,21 +34,22 @@ const WINDOWS_MIN: usize = 5;
 /// The time for which a window counts towards the median.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// The ratios beyond which the device has drifted. The fit of a calibration may itself be off by 15
-/// %.
+/// The ratios of the served rate to the model's rate beyond which the device has drifted: below
+/// `SLOWER` or above `FASTER`. The fit of a calibration may itself be off by 15 %.
 const SLOWER: f64 = 0.80;
 const FASTER: f64 = 1.25;
 
-/// The ratios within which a device fits its model again. Between these and the ratios of a drift,
-/// the verdict stays.
+/// The lowest and the highest ratio with which a device that has drifted fits its model again.
+/// Between these and the ratios of a drift, the verdict stays.
 const FITS: (f64, f64) = (0.87, 1.15);
 
 /// The share of the first row's rate below which a device that keeps the first row's latency proves
 /// nothing: the load is too small.
 const LOAD_MIN: f64 = 0.5;
 
-/// The factor by which requests may cost more than as many of one page: larger reads take longer by
-/// themselves, and the rows are of reads of one page.
+/// The largest factor by which the requests of a window may cost more than as many requests of one
+/// page. Beyond it, the window says nothing: larger reads take longer by themselves, and the
+/// model's rows are of reads of one page.
 pub(crate) const SIZE_MAX: f64 = 1.5;
 
 /// The reason that a device's fit to its model is unknown.
@@ -87,7 +88,8 @@ pub enum Drift {
     Unknown(Unsure),
     /// The device serves the model's rate.
     Fits {
-        /// Delivered rate over the model's rate; 1 below the tightest latency of the model.
+        /// Delivered rate over the model's rate. Windows whose tail is within the model's tightest
+        /// latency count as 1, or as the share of the model that a correction leaves.
         ratio: f64,
     },
     /// The device serves less than the model's rate (`ratio` below 1), or more.
@@ -104,15 +106,16 @@ pub enum Drift {
 pub(crate) struct Sight<'a> {
     pub(crate) since: &'a Since,
     pub(crate) length: Duration,
-    /// The longest time for which a worker waited for a processor.
+    /// The longest time in the window for which a worker waited for a processor.
     pub(crate) waited: Duration,
     /// The price of a 4 KiB write in units.
     pub(crate) write: u32,
-    /// The share of the model that is left after a correction: its rate over its price of writes.
+    /// The share of the model that a correction leaves: the factor of the rate, divided by the
+    /// factor of the price of writes; 1 without a correction.
     pub(crate) corrected: f64,
 }
 
-/// The watch of one device's drift.
+/// The recent measurements of one device, and the verdict whether it has drifted from its model.
 #[derive(Clone, Debug)]
 pub(crate) struct DriftWatch {
     /// The ends of the windows that had enough reads, with their ratios; the oldest first.

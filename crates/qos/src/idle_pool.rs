@@ -25,7 +25,8 @@ const STALE: u64 = 1 << (TIME_BITS - 1);
 #[derive(Debug)]
 pub struct IdlePool {
     word: AtomicU64,
-    /// The full time of the last settlement, to within an eighth of [`STALE`].
+    /// The time of the last settlement in nanoseconds, in full but up to an eighth of [`STALE`] too
+    /// early.
     seen: AtomicU64,
 }
 
@@ -55,8 +56,8 @@ impl IdlePool {
         }
     }
 
-    /// Adds to the rate, or subtracts from it. Returns the time of the last settlement in
-    /// nanoseconds, from which on the change counts.
+    /// Adds `rate_by` units a second to the rate, or subtracts them if negative. Returns the time
+    /// of the last settlement in nanoseconds, from which on the change counts.
     pub fn change(&self, rate_by: i64, now: u64) -> u64 {
         self.refresh(now);
         let mut word = self.word.load(Acquire);

@@ -22,17 +22,18 @@ use crate::units::{
 /// Counts of where a worker's tokens went, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Generated, for tenants or for the bucket.
+    /// Nano-units generated for tenants or for the bucket.
     pub generated: i128,
-    /// Paid for requests, without the tax, and for the chores of the device.
+    /// Nano-units paid for requests, without the tax, and for the chores of the device.
     pub spent: i128,
-    /// Paid as tax on writes into the account of the device's chores.
+    /// Nano-units paid as tax on writes into the account of the device's chores.
     pub taxed: i128,
-    /// Donated to the bucket: tokens that tenants cannot use, and those generated for idle tenants.
+    /// Nano-units donated to the bucket: those that tenants cannot use, and those generated for
+    /// idle tenants.
     pub donated: i128,
-    /// Borrowed from the bucket by tenants, or charged to it for the short way.
+    /// Nano-units borrowed from the bucket by tenants, or charged to it for the short way.
     pub borrowed: i128,
-    /// Expired when the bucket was emptied.
+    /// Nano-units that expired when the bucket was emptied.
     pub expired: i128,
 }
 
@@ -48,7 +49,7 @@ impl From<Totals> for Tokens {
 /// The demand of a best-effort tenant in a visit, in nano-units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// The price of all waiting requests.
+    /// The price of all waiting requests of the tenant.
     pub(crate) all: i64,
     /// The price of the first waiting request; zero without requests.
     pub(crate) first: i64,
@@ -63,7 +64,8 @@ pub(crate) struct Ask {
     pub(crate) is_single: bool,
 }
 
-/// The accounts of one worker at one device.
+/// One worker's ledger at one device: the state that the device's workers share, and the counts of
+/// where this worker's tokens went.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     shared: Arc<Shared>,
@@ -284,7 +286,7 @@ impl Ledger {
         false
     }
 
-    /// Returns the nano-units of the loan that best-effort tenants pay back in a round.
+    /// Returns the nano-units of the loan that best-effort tenants are to pay back in this round.
     pub(crate) fn due(&self, round: &Round) -> i64 {
         self.shared.loan.owed().min(self.lendable(round))
     }
@@ -565,7 +567,8 @@ pub(crate) fn part(of: i64, due: i64, all: i64) -> i64 {
     ((product + i128::from(all) - 1) / i128::from(all)) as i64
 }
 
-/// Returns the nanoseconds in which a rate generates more than this many nano-units.
+/// Returns the nanoseconds in which a rate generates more than `missing` nano-units: 1 if none are
+/// missing, `u64::MAX` for a rate of zero.
 fn time_to_make(missing: i64, rate: u64) -> u64 {
     match (u64::try_from(missing), rate) {
         (Err(_), _) => 1,

@@ -23,7 +23,7 @@ const BASE_NANOS: u64 = 80_000;
 
 /// A queue in the place of a device.
 struct Queue {
-    /// The true rate in units a second, and the true cost of a write.
+    /// The true rate in units a second; `write` is the true price of a write in units.
     rate: u64,
     write: u64,
     free_at: u64,
@@ -54,9 +54,9 @@ struct World {
 /// The measurements of a window, from the tenants' point of view.
 #[derive(Debug)]
 struct Seen {
-    /// The 95th percentile of reads, in microseconds.
+    /// The 95th percentile of the latency-critical tenant's read latencies, in microseconds.
     tail_us: u64,
-    /// Reads of the latency-critical tenant, and all requests of the other.
+    /// Reads of the latency-critical tenant; `best_effort` counts all requests of the other tenant.
     critical: u64,
     best_effort: u64,
 }

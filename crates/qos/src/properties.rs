@@ -184,7 +184,7 @@ impl Pair {
         }
     }
 
-    /// Fills the queues of all tenants.
+    /// Fills the queue of each tenant with reads of 4 KiB, up to [`BACKLOG`].
     fn fill(&mut self) {
         for tenant in 0..self.reference.tenants.len() {
             while self.fast.queued_of(TenantId(tenant as u32)) < BACKLOG {
@@ -241,7 +241,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
     /// Checks that, while all tenants have demand, the scheduler decides like Algorithm 1 line by
-    /// line: equal requests in equal order, equal balances to the last nano-unit, equal notices.
+    /// line: equal requests in equal order, equal balances to the last nano-unit, equal counts of
+    /// deficits.
     #[test]
     fn decides_what_the_reference_decides((critical, best_effort, steps) in case()) {
         let at_most = |jump| match jump {

@@ -19,7 +19,7 @@ use crate::run::Run;
 use crate::shared::Prices;
 use crate::tenant::Class;
 
-/// The bounds of a worker's scheduler.
+/// The maximum numbers of requests that may wait in one worker's scheduler for a device.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
     /// Maximum number of waiting requests. Slots have indices below this.
@@ -67,7 +67,7 @@ pub(crate) struct Queues {
     /// `true` if the last run had more than one request, so that the next request is expected to
     /// begin a run of equal requests.
     expects_runs: bool,
-    /// Paid requests for which no round had room yet.
+    /// Requests that were paid the short way, and wait to be submitted at the beginning of a round.
     ready: Paid,
     links: Links,
     critical: Ring,
@@ -286,8 +286,8 @@ impl Queues {
         self.coming = 0;
     }
 
-    /// Moves all requests of a newcomer behind the paid ones, if `pay` pays for so many requests of
-    /// this price; returns the result of `pay`.
+    /// Calls `pay` with the number and the total price of a newcomer's requests. If `pay` returns a
+    /// value, moves the requests behind the ready ones, and returns that value.
     #[inline]
     pub(crate) fn serve_short<R>(
         &mut self,
@@ -338,7 +338,8 @@ impl Queues {
         self.requests.put_back(&mut self.locals[tenant as usize].queue, paid, &self.cost)
     }
 
-    /// Removes any one waiting request. Searches all tenants for one.
+    /// Removes one waiting request of any tenant; `None` if none waits. Requests that were paid the
+    /// short way stay.
     pub(crate) fn discard(&mut self) -> Option<Slot> {
         let waiting = self.locals.iter_mut().find(|local| local.queue.len > 0)?;
         let line = self.requests.first(&waiting.queue).expect("a queue with a length has a first");

@@ -11,7 +11,7 @@ use contract::Instant;
 use crate::Load;
 use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicU32, AtomicU64, Relaxed, Release};
 
-/// Length of a window, in nanoseconds.
+/// The length of a window in which submitted reads and writes are counted, in nanoseconds.
 pub const WINDOW_NANOS: u64 = 10_000_000;
 
 /// Windows in a row that must be quiet before the load counts as read-only.
@@ -29,7 +29,7 @@ pub struct ReadRatio {
     window_start: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
-    /// Requests of the last full window.
+    /// The number of requests in the last full window that had any.
     last: AtomicU64,
     quiet: AtomicU32,
     read_only: AtomicBool,
@@ -49,7 +49,7 @@ impl ReadRatio {
         }
     }
 
-    /// Returns the device's load.
+    /// Returns the estimated load of the device: reads alone, or mixed.
     pub fn load(&self) -> Load {
         if self.read_only.load(Acquire) { Load::ReadOnly } else { Load::Mixed }
     }

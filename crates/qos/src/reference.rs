@@ -68,7 +68,7 @@ pub(crate) struct Reference {
     pub(crate) rounds: [u64; 3],
     pub(crate) load: Load,
     pub(crate) bucket: i64,
-    /// The debt of best effort, and the most that it may be.
+    /// The nano-units that best-effort tenants have to pay back, at most `loan_max`.
     pub(crate) loan: i64,
     loan_max: i64,
     /// Idle tenants to which a request came since the last round.
@@ -96,8 +96,8 @@ impl Reference {
         }
     }
 
-    /// Does lines 2 and 3: returns the time, the length of the last round, and the time for which
-    /// the round counts.
+    /// Begins a round (lines 2 and 3). Returns, in nanoseconds, the time, the time since the last
+    /// round began, and the part of that for which the round counts.
     pub(crate) fn begin(&mut self, time: u64, load: Load) -> (u64, u64, u64) {
         self.load = load;
         let time = time.max(self.previous.unwrap_or(0));
@@ -220,7 +220,8 @@ impl Reference {
         }
     }
 
-    /// Does lines 10 to 12, and returns whether the tenant donated.
+    /// Donates most of a latency-critical tenant's balance above its limit (lines 10 to 12).
+    /// Returns `true` if the tenant donated.
     pub(crate) fn donate(&mut self, n: usize) -> bool {
         let pos_limit = self.pos_limit(self.tenants[n].rate.unwrap());
         let t = &mut self.tenants[n];

@@ -147,8 +147,8 @@ impl Reference {
         self.bucket -= spent;
     }
 
-    /// Returns whether a tenant's requests go the short way, by the table of "The short way". If
-    /// so, its rate is spent further.
+    /// Returns `true` if a tenant's requests go the short way, by the table of "The short way".
+    /// Then their price counts as spent of the tenant's rate.
     fn goes_short(&mut self, n: usize, time: u64, units: i64, share: u64, room: i64) -> bool {
         let t = &mut self.tenants[n];
         let spent_to = t.idle.spent_to;
@@ -174,7 +174,8 @@ impl Reference {
         goes
     }
 
-    /// Claims the time for which a held tenant has not generated tokens yet.
+    /// Returns the nanoseconds for which a held tenant has not generated tokens yet, and counts
+    /// them as used.
     fn claim(&mut self, n: usize, time: u64) -> u64 {
         let from = core::mem::replace(&mut self.tenants[n].idle.made_to, time);
         time - from

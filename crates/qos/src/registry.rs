@@ -42,7 +42,7 @@ use taxes::{Taxes, limit_debt};
 /// The figures of an admitted tenant: the rate that it needs, and the rate that is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The tenant.
+    /// The number of the admitted tenant.
     pub tenant: TenantId,
     /// The rate of the tenant's SLO in units a second; zero for best effort.
     pub needed: u64,
@@ -61,7 +61,7 @@ pub struct Portion {
 }
 
 impl Portion {
-    /// The largest weight.
+    /// The largest weight of a tenant.
     pub const WEIGHT_MAX: u32 = contract::Share::WEIGHT_MAX;
 }
 
@@ -132,7 +132,7 @@ impl Registry {
         TokenScheduler::new(self.shared.clone(), self.cost.clone(), worker, limits)
     }
 
-    /// Registers a tenant under the first free number.
+    /// Registers a tenant under the first free number; without an SLO, as best effort.
     pub fn register(&mut self, slo: Option<Slo>, now: Instant) -> Result<Admission, Refusal> {
         let free = self.table.first_vacant().ok_or(Refusal::TableFull)?;
         self.register_as(free, slo, now)
@@ -165,7 +165,7 @@ impl Registry {
         Ok(self.install(n, entry, now))
     }
 
-    /// Changes a tenant's SLO, also from or to best effort.
+    /// Changes a tenant's SLO; `None` makes the tenant best effort.
     pub fn change(
         &mut self,
         tenant: TenantId,
@@ -216,7 +216,8 @@ impl Registry {
     }
 
     /// Frees the number of an unregistered tenant whose requests have all ended. Returns `false` if
-    /// some have not, as far as the schedulers know.
+    /// the tenant is not unregistered, or if some requests have not ended, as far as the schedulers
+    /// know.
     pub fn remove(&mut self, tenant: TenantId, now: Instant) -> bool {
         let n = tenant.0 as usize;
         if self.table.entry(n) != Entry::Leaving || self.shared.tenant(tenant.0).terms().holders > 0
@@ -267,15 +268,16 @@ impl Registry {
         }
     }
 
-    /// Returns the units a second that the device makes with its present tenants.
+    /// Returns the units a second that the device makes at the strictest of its promises, after the
+    /// correction.
     pub fn device_rate(&self) -> u64 {
         let rate = self.table.standing().device_rate(&self.model);
         scaled(rate, self.adjustment.rate_permille)
     }
 
     /// Returns the units a second that the promises of latency-critical tenants need. The sum
-    /// exceeds [`device_rate`](Registry::device_rate) only if a correction has found that the
-    /// device cannot keep its model's promises.
+    /// exceeds [`device_rate`](Registry::device_rate) only if the rate was lowered, or prices were
+    /// raised, after promises were made: by a correction, another model or a tax.
     pub fn promised(&self) -> u64 {
         self.table.standing().promised()
     }
@@ -348,9 +350,9 @@ impl Registry {
         self.measure_while_needed();
     }
 
-    /// Starts, at the next [`observe`](Registry::observe), to watch whether the device matches its
-    /// model: workers measure the device for [`DRIFT_WINDOW`](crate::DRIFT_WINDOW) in each
-    /// [`DRIFT_PERIOD`](crate::DRIFT_PERIOD).
+    /// Turns the watch of the device's drift on or off. While it is on, workers measure the device
+    /// for [`DRIFT_WINDOW`](crate::DRIFT_WINDOW) in each [`DRIFT_PERIOD`](crate::DRIFT_PERIOD),
+    /// from the next [`observe`](Registry::observe) on.
     pub fn watch_drift(&mut self, on: bool, now: Instant) {
         self.probe.watch(on, now);
         self.measure_while_needed();
@@ -385,10 +387,11 @@ impl Registry {
     }
 
     /// Ends a window of measurement, and applies the result to the correction, the bound of the
-    /// depth and the drift. The control plane calls this about every
-    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS); while all three are off nothing happens.
-    /// Workers use the changes from their next rounds on. `waited` is the longest time since the
-    /// last call for which a worker waited for a processor: windows with much of it change nothing.
+    /// depth and the drift. Returns the adjustment that applies from now on. The control plane
+    /// calls this about every [`CORRECTION_NANOS`](crate::CORRECTION_NANOS); while all three are
+    /// off nothing happens. Workers use the changes from their next rounds on. `waited` is the
+    /// longest time since the last call for which a worker waited for a processor: windows with
+    /// much of it change nothing.
     pub fn observe(&mut self, waited: Duration, now: Instant) -> Adjustment {
         let view = View {
             model: &self.model,
@@ -498,7 +501,9 @@ impl Registry {
         self.shared.set_round_nanos(twentieth.min(ROUND_NANOS));
     }
 
-    /// Returns the new share of a unit of weight, and publishes it if it is lower than before.
+    /// Returns the units a second that a best-effort tenant of weight 1 gets from now on, and
+    /// publishes them if they are fewer than before. Takes the remainder of the division out of the
+    /// idle pool.
     fn lower_share(&mut self, now: u64) -> u64 {
         let share = self.left() / self.table.sharing().max(1);
         if share < self.shared.share() {
@@ -509,7 +514,8 @@ impl Registry {
         share
     }
 
-    /// Publishes the share if it is higher than before, and the remainder after the division.
+    /// Publishes the units a second of a best-effort tenant of weight 1, if they are more than
+    /// before, and adds the remainder of the division to the idle pool.
     fn raise_share(&mut self, share: u64, now: u64) {
         self.shared.set_share(share);
         self.remainder = self.left() % self.table.sharing().max(1);
@@ -555,7 +561,8 @@ impl Registry {
         }
     }
 
-    /// Publishes the terms of all latency-critical tenants to the workers, lower rates first.
+    /// Publishes the rates of all latency-critical tenants to the workers: first those that fall,
+    /// then those that rise.
     fn grant_all(&mut self, now: Instant) {
         self.grants.count();
         for falls in [true, false] {
@@ -569,7 +576,8 @@ impl Registry {
         }
     }
 
-    /// Adds an unheld tenant's rate to its idle pool, or subtracts it.
+    /// Adds the rate or weight of a tenant that no worker holds to its idle pool (`by` is 1), or
+    /// subtracts it (−1).
     fn pool(&self, terms: Terms, by: i64, now: u64) {
         if let Some(pool) = self.shared.idle_pool(terms.class) {
             pool.change(by * terms.rate as i64, now);
@@ -577,8 +585,9 @@ impl Registry {
     }
 }
 
-/// Returns the entry of a tenant with this SLO, or of best effort, beside the others, or the reason
-/// to refuse it, by the device's model and corrected prices.
+/// Decides whether an SLO (`None` for best effort) fits beside the promises to others, by the
+/// device's model, corrected prices and corrected rate. Returns the tenant's entry of the table, or
+/// the reason for the refusal.
 fn judge(
     slo: Option<Slo>,
     others: &Standing,

@@ -42,12 +42,12 @@ impl Queue {
         Queue { head: NOBODY, tail: NOBODY, len: 0, sum: Priced::NOTHING };
 }
 
-/// The requests of a queue that a visit has paid for together.
+/// A list of requests that are paid and not submitted yet; they lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid {
     head: Slot,
     tail: Slot,
-    /// Number of requests that are not submitted yet.
+    /// Number of requests in the list.
     pub(crate) left: u32,
 }
 

@@ -20,7 +20,8 @@ struct Clock {
     /// The latest time that was ever passed in, in nanoseconds.
     now: u64,
     has_started: bool,
-    /// Nanoseconds that the last three rounds took, the latest first, clamped.
+    /// Nanoseconds that the last three rounds took, the latest first, each at most
+    /// [`ROUND_NANOS_MAX`].
     last_rounds: [u64; 3],
 }
 
@@ -68,14 +69,14 @@ impl Phase {
 /// The means by which the visited tenant pays for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// Not at all: the tenant's class has no turn in this phase.
+    /// The tenant cannot pay, because its class has no turn in this phase.
     Nothing,
-    /// From the tenant's balance, which may fall below the tenant's limit (lines 8 and 9).
+    /// The tenant pays from its balance, which may fall below its limit (lines 8 and 9).
     Overdraft,
-    /// From the tenant's balance in full, within its cap in units a second, if it has one (line
-    /// 18).
+    /// The tenant pays from its balance in full, within its cap in units a second, if it has one
+    /// (line 18).
     Share(Option<NonZeroU64>),
-    /// From the bucket, when no best-effort tenant uses it.
+    /// The tenant pays from the bucket, since there is no best-effort tenant to use it.
     Leftovers,
 }
 
@@ -86,9 +87,9 @@ pub(crate) struct Submitted {
     pub(crate) units: u64,
     /// The number of reads.
     pub(crate) reads: u64,
-    /// Requests of other kinds.
+    /// The number of requests other than reads.
     pub(crate) writes: u64,
-    /// Units of those paid that are tax.
+    /// The part of the paid `units` that is tax on writes.
     pub(crate) tax: u64,
 }
 
@@ -106,15 +107,15 @@ impl AddAssign for Submitted {
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     tenant: u32,
-    /// Tenants of the ring that are not visited yet, with the present one.
+    /// The number of tenants of the ring whose visits have not ended, including the present one.
     left: u32,
-    /// The first tenant of the phase.
+    /// The tenant with which the phase began.
     first: u32,
     /// `true` if the first tenant of the phase profited from being first.
     is_turn_used: bool,
-    /// The tenant's terms, once the visit was opened.
+    /// The tenant's class and rate; `None` until the visit is opened.
     terms: Option<Terms>,
-    /// The tenant's means, once the visit was opened.
+    /// The means by which the tenant pays; [`Means::Nothing`] until the visit is opened.
     means: Means,
     /// Requests that are paid and not submitted yet.
     paid: Paid,
@@ -141,7 +142,7 @@ pub(crate) struct Round {
     clock: Clock,
     phase: Phase,
     visit: Visit,
-    /// The device's load.
+    /// The device's load when the round began, by which requests are priced.
     load: Load,
     /// The units a second that a best-effort tenant gets for each point of its weight.
     share: u64,
@@ -152,7 +153,7 @@ pub(crate) struct Round {
     submitted: Submitted,
     /// Number of tenants whose requests went the short way.
     short: u32,
-    /// `true` if delays are recorded.
+    /// `true` if workers record the delays of reads.
     is_measuring: bool,
     /// `true` if requests that would miss their latency are refused.
     is_failing_fast: bool,
@@ -298,13 +299,14 @@ impl Round {
         &mut self.visit.paid
     }
 
-    /// Returns the latest time in nanoseconds.
+    /// Returns the time at which the round began, in nanoseconds; never earlier than that of an
+    /// earlier round.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.clock.now
     }
 
-    /// Returns the latest time.
+    /// Returns the time at which the round began; never earlier than that of an earlier round.
     pub(crate) fn instant(&self) -> Instant {
         Instant::from_nanos(self.clock.now)
     }
@@ -315,7 +317,8 @@ impl Round {
         self.clock.last_rounds.iter().sum()
     }
 
-    /// Returns the last round's time in nanoseconds.
+    /// Returns the nanoseconds between the beginnings of this round and the previous one, at most
+    /// [`ROUND_NANOS_MAX`].
     pub(crate) fn last_round(&self) -> u64 {
         self.clock.last_rounds[0]
     }
@@ -333,12 +336,12 @@ impl Round {
         (self.visit.left > 0).then_some(self.visit.tenant)
     }
 
-    /// Returns the first tenant of the phase, if it profited from being first.
+    /// Returns the first tenant of the phase, if it profited from being first; `None` otherwise.
     pub(crate) fn turn_used(&self) -> Option<u32> {
         self.visit.is_turn_used.then_some(self.visit.first)
     }
 
-    /// Returns the visited tenant's terms, once the visit was opened.
+    /// Returns the visited tenant's class and rate; `None` until the visit is opened.
     pub(crate) fn terms(&self) -> Option<Terms> {
         self.visit.terms
     }

@@ -6,7 +6,7 @@
 
 use crate::sync::{AcqRel, Acquire, AtomicU64};
 
-/// The most workers that share a device.
+/// The maximum number of workers that share a device.
 pub const WORKERS_MAX: usize = 32;
 
 /// The state of the cycle of all workers' rounds after one worker has marked its round as done.
@@ -53,12 +53,12 @@ impl Rounds {
     }
 
     /// Removes a worker, which may complete the cycle for the others. Returns [`Turn::Alone`] if it
-    /// was the last member.
+    /// was the last member, or if only one member remains, which had its round.
     pub fn leave(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members & !bit(worker), marked & !bit(worker)))
     }
 
-    /// Applies a change; clears the marks when it makes them complete.
+    /// Applies a change to the members and the marks. Clears the marks if all members have one.
     fn update(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> Turn {
         let mut word = self.word.load(Acquire);
         loop {

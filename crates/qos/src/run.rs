@@ -9,7 +9,7 @@ use contract::{Kind, Slot};
 use crate::cost_model::Line;
 use crate::requests::Requests;
 
-/// The present run.
+/// The run of the requests that a scheduler queued last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: u32,

@@ -62,7 +62,7 @@ impl Outcome {
     }
 }
 
-/// A worker of the world.
+/// A simulated worker: its scheduler, and its requests.
 struct Worker {
     scheduler: TokenScheduler,
     /// The client of each request, and the time of its arrival.

@@ -65,7 +65,7 @@ pub(crate) struct Bracket {
 }
 
 impl Bracket {
-    /// Returns `true` if the ratio of the two loads is at most this.
+    /// Returns `true` if the higher load is less than `ratio` times the lower one.
     pub(crate) fn is_within(self, ratio: f64) -> bool {
         self.low * ratio > self.high
     }
@@ -89,7 +89,7 @@ impl Bracket {
     }
 }
 
-/// Inserts a point into points sorted by `load`, behind those of equal load.
+/// Inserts a point into points that ascend by `load`, before those of equal load.
 pub(crate) fn insert_by<P>(points: &mut Vec<P>, point: P, load: impl Fn(&P) -> f64) {
     let at = load(&point);
     let behind = points.partition_point(|other| load(other) < at);

@@ -25,14 +25,14 @@ pub const ROUND_NANOS: u64 = 100_000;
 /// The number of bits of one price in the word that holds all [`Prices`].
 const PRICE_BITS: u32 = 20;
 
-/// The prices that may change while workers use them, in units of a request of 4 KiB.
+/// The prices of 4 KiB requests that may change while workers use them, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
-    /// The price of a write.
+    /// The price of a write without the tax.
     pub write: u32,
     /// The price of a read while the load is read-only.
     pub read_only_read: u32,
-    /// The tax on a write, which pays what the device does because of it.
+    /// The tax on a write, which pays for the chores that the write causes in the device.
     pub tax: u32,
 }
 
@@ -145,7 +145,8 @@ impl Shared {
         self.tenants.len()
     }
 
-    /// Returns the pool for tenants of this class that no worker holds.
+    /// Returns the pool for tenants of this class that no worker holds; `None` for
+    /// [`Class::Vacant`].
     pub(crate) fn idle_pool(&self, class: Class) -> Option<&IdlePool> {
         match class {
             Class::Vacant => None,

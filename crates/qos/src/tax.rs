@@ -15,15 +15,16 @@ use crate::units::{TOKEN, generated, nano};
 /// Pages of one request of a chore: 128 KiB.
 const RUN_PAGES: u64 = 32;
 
-/// The divisor of the device's pages. The chores are averaged over as many pages of hosts as the
-/// quotient, within [`HORIZON_PAGES`].
+/// The divisor that gives the number of pages over which the chores are averaged, from the number
+/// of the device's pages. The quotient is bounded by [`HORIZON_PAGES`].
 const HORIZON_PART: u64 = 64;
 
-/// Minimum and maximum pages of hosts over which the chores are averaged: 4 MiB and 1 GiB.
+/// The minimum and the maximum number of pages, written by hosts, over which the chores are
+/// averaged: 4 MiB and 1 GiB.
 const HORIZON_PAGES: core::ops::RangeInclusive<u64> = 1_024..=262_144;
 
-/// The time, in nanoseconds, of which the account of the chores holds the device's tokens at most:
-/// 100 ms.
+/// The bound of the account of the chores, as a time in nanoseconds: the account holds at most the
+/// tokens that the device makes in 100 ms.
 const ACCOUNT_NANOS: u64 = 100_000_000;
 
 /// The chores of a device, as operators see them.
@@ -137,11 +138,11 @@ fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
 struct Collector {
     /// The chores of uniform writes.
     uniform: ChoreRate,
-    /// Pages of hosts over which the chores are averaged.
+    /// The number of pages, written by hosts, over which the chores are averaged.
     horizon: f64,
     seen: Chored,
-    /// Pages of hosts, pages read and pages written, whose weight falls with each page that hosts
-    /// write. The first stays at the horizon.
+    /// The pages that hosts wrote, and those that the chores read and wrote. Their weight falls
+    /// with each page that hosts write. The first number stays at the horizon.
     recent: [f64; 3],
 }
 

@@ -10,7 +10,8 @@ use crate::admission::Refusal;
 use crate::units::nano;
 use crate::{DeviceModel, QueueLimits, Registry, TokenScheduler};
 
-/// Eight pages written and nine read for each page of hosts: 89 tokens a write on device A.
+/// The chores of uniform writes: eight pages written and nine read for each page that hosts write,
+/// which is 89 tokens a write on device A.
 const UNIFORM: ChoreRate = ChoreRate { read_permille: 9_000, written_permille: 8_000 };
 
 const ROUND_NANOS: u64 = 100_000;
@@ -22,7 +23,7 @@ struct Bed {
     slots: SlotTable<(TenantId, Kind)>,
     now: Instant,
     done: Chored,
-    /// Pages that the device moves for each page of hosts.
+    /// The number of pages that the device moves for each page that hosts write.
     moved: u64,
 }
 

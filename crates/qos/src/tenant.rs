@@ -68,7 +68,7 @@ impl Terms {
 /// The activity of a tenant, as counted by the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Units spent.
+    /// The units that the tenant's requests cost.
     pub spent: u64,
     /// Reads submitted.
     pub reads: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Tenant {
     cap: AtomicU64,
     /// The latency in nanoseconds of a latency-critical tenant.
     latency: AtomicU64,
-    /// The balance below which a latency-critical tenant may not submit, in nano-units.
+    /// The balance, in nano-units, above which a latency-critical tenant may submit.
     limit: AtomicI64,
     /// While no worker holds the tenant: the time, in nanoseconds, until which its rate is spent
     /// already.
@@ -158,15 +158,15 @@ impl Tenant {
         self.latency.store(nanos, Relaxed);
     }
 
-    /// Returns the balance below which a latency-critical tenant may not submit, in nano-units.
+    /// Returns the balance, in nano-units, above which a latency-critical tenant may submit.
     #[inline]
     pub(crate) fn limit(&self) -> i64 {
         self.limit.load(Relaxed)
     }
 
-    /// Lowers the [limit](Tenant::limit) for a tenant whose dearest promised request costs
-    /// `dearest` units: the tenant submits while it owes less than one of them, or than
-    /// [`NEG_LIMIT`] if that is more.
+    /// Sets the [limit](Tenant::limit) of a tenant whose dearest promised request costs `dearest`
+    /// units: the tenant submits while it owes less than one of them, or than [`NEG_LIMIT`] if that
+    /// is more.
     pub(crate) fn owe_at_most(&self, dearest: u64) {
         self.limit.store(NEG_LIMIT.min(-nano(dearest)), Relaxed);
     }

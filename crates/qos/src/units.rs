@@ -17,9 +17,9 @@ pub const NANO: i64 = 1_000_000_000;
 /// The highest rate that the arithmetic supports, in units a second: 80 million reads of 4 KiB.
 pub const RATE_MAX: u64 = 8_000_000_000;
 
-/// The balance below which a latency-critical tenant may not submit, in nano-units: −50 tokens
-/// (paper, section 3.2.2). On a device with chores, a tenant submits while it owes less than the
-/// dearest request that was promised to it, if that is more.
+/// The balance, in nano-units, above which a latency-critical tenant may submit: −50 tokens (paper,
+/// section 3.2.2). On a device with chores, a tenant submits while it owes less than the dearest
+/// request that was promised to it, if that is more.
 pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 
 /// The most units by which a tenant on the short way may be ahead of its rate: the deficit that
@@ -42,7 +42,7 @@ pub fn generated(rate: u64, nanos: u64) -> i64 {
     i64::try_from(u128::from(rate) * u128::from(nanos)).unwrap_or(i64::MAX)
 }
 
-/// Converts units to nano-units; the largest number if there is no such number.
+/// Converts units to nano-units; returns `i64::MAX` if there are too many.
 pub fn nano(units: u64) -> i64 {
     i64::try_from(units).unwrap_or(i64::MAX).saturating_mul(NANO)
 }

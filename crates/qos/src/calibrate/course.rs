@@ -8,11 +8,13 @@ use super::{Crossing, Fit, Goal, Misfit, Mix, Offer, Outcome, Percentile, Search
 use crate::cost_model::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
 use crate::search::Curves;
 
-/// The latency at which sizes are compared, in microseconds, if it is measured: the paper's value.
-/// It is tight, because large requests disturb most where little waiting is allowed.
+/// The 95th percentile of read latency at which request sizes are compared, in microseconds, if the
+/// course measures it: the paper's value. It is tight, because large requests disturb most where
+/// little waiting is allowed.
 const REFERENCE_LATENCY_US: u32 = 500;
 
-/// The mix in which sizes are compared: this share of reads, or the next lower one.
+/// The percentage of reads of the mix in which request sizes are compared; the next lower measured
+/// one if this was not measured.
 const SIZE_READ_PERCENT: u8 = 90;
 
 /// The rate of probing reads, as a share of the device's rate for reads alone: too small to count
@@ -33,7 +35,7 @@ pub struct Course {
     pub sizes: Vec<usize>,
     /// The length of runs.
     pub effort: Effort,
-    /// The share by which a point may be off the fitted curve.
+    /// The share by which a point may be off the fitted curve: 0.15 allows 15 %.
     pub limit: f64,
 }
 
@@ -47,7 +49,7 @@ impl Course {
     /// The default sizes of requests, in bytes.
     pub const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-    /// The default share by which a point may be off.
+    /// The default share by which a point may be off the fitted curve: 15 %.
     pub const LIMIT: f64 = 0.15;
 }
 
@@ -139,8 +141,8 @@ impl Calibration {
         fit(&self.crossings(), self.course.limit, REFERENCE_LATENCY_US)
     }
 
-    /// Returns the highest rate of tokens that a load reached at these prices without overloading
-    /// the device.
+    /// Returns the highest rate, in tokens a second at these prices, that a load reached without
+    /// overloading the device.
     pub fn tokens_max(&self, fit: &Fit) -> f64 {
         let tokens = |curve: &Search, point: &Measured| match curve.mix().read_percent {
             100 => point.outcome.iops * fit.read_only_cost,

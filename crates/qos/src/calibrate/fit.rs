@@ -35,7 +35,7 @@ pub struct Point {
 /// Prices and rates that describe a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Tokens of a 4 KiB write.
+    /// The price of a 4 KiB write in tokens.
     pub write_cost: f64,
     /// The price of a 4 KiB read in tokens while only reads are served.
     pub read_only_cost: f64,
@@ -69,9 +69,9 @@ pub enum Misfit {
         /// The share by which a point may be off.
         limit: f64,
     },
-    /// The best write cost is outside of a model's range.
+    /// The best write cost, in tokens, is outside of a model's range.
     WriteCost(f64),
-    /// A rate is above a model's range.
+    /// A rate, in tokens a second, is above a model's range.
     Rate(f64),
 }
 
@@ -110,11 +110,11 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// The cheapest and the dearest price of a write that the fit considers.
+/// The cheapest and the dearest price of a 4 KiB write that the fit considers, in tokens.
 const WRITE_COSTS: (f64, f64) = (0.05, 1_000.0);
 
-/// The latency at which read-only loads are priced, in microseconds, if it was measured: the
-/// paper's.
+/// The latency, in microseconds, at which the price of reads of a read-only load is computed: the
+/// paper's. If it was not measured, the next longer one counts, or else the longest.
 const READ_ONLY_LATENCY_US: u32 = 500;
 
 /// Fits a model to crossings of 4 KiB requests. Fails when a point is off by more than `limit`, a
@@ -210,7 +210,7 @@ impl Fit {
     }
 }
 
-/// Returns the tokens of an average request of the mix.
+/// Returns the price in tokens of an average 4 KiB request of a mix with this percentage of reads.
 pub(super) fn weight(read_percent: u8, write_cost: f64) -> f64 {
     let reads = f64::from(read_percent) / 100.0;
     reads + write_cost * (1.0 - reads)

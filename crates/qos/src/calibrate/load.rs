@@ -48,14 +48,14 @@ pub struct Outcome {
     pub iops: f64,
     /// Mean latency of reads in microseconds.
     pub mean_us: f64,
-    /// The 95th percentile of the latency.
+    /// The 95th percentile of the read latency, in microseconds.
     pub p95_us: f64,
-    /// The 99th percentile of the latency.
+    /// The 99th percentile of the read latency, in microseconds.
     pub p99_us: f64,
 }
 
 impl Outcome {
-    /// Returns the latency at a percentile, in microseconds.
+    /// Returns this percentile of the read latency, in microseconds.
     pub fn at(&self, percentile: Percentile) -> f64 {
         match percentile {
             Percentile::P95 => self.p95_us,

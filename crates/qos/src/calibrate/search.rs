@@ -14,14 +14,14 @@ use crate::search::{Bracket, insert_by};
 /// The ratio between a load that meets a goal and one that misses it at which the search ends.
 const CLOSE: f64 = 1.02;
 
-/// The ratio at which the search ends where the latency less than doubles between the two loads:
-/// there the line between them is a good guess.
+/// The ratio at which the search ends earlier, if the latency less than doubles between the load
+/// that meets a goal and the one that misses it: there a line between the two is a good guess.
 const CLOSE_ON_A_LINE: f64 = 1.06;
 
 /// Maximum of long runs for each goal, on average. Intervals close long before that.
 const LONG_RUNS_MAX: usize = 12;
 
-/// The first load, in requests a second: almost none.
+/// The first load, in requests of 4 KiB a second: almost none.
 const FIRST_IOPS: f64 = 500.0;
 
 /// The highest load that is offered, in requests a second.
@@ -30,10 +30,10 @@ const IOPS_MAX: f64 = 50e6;
 /// The length of a calibration's runs in requests and seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Requests of a short run.
+    /// The requests that a short run makes, counted in pages of 4 KiB.
     pub short_requests: f64,
-    /// Requests of a long run for a goal of 500 µs; more for longer latencies, whose queues take
-    /// longer to settle.
+    /// The requests that a long run makes for a goal of 500 µs, counted in pages of 4 KiB. Longer
+    /// latencies get more, since their queues take longer to settle.
     pub long_requests: f64,
     /// Maximum seconds of a short run.
     pub short_seconds_max: f64,
@@ -42,7 +42,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The lengths for virtual time, where only requests take effort.
+    /// The lengths of runs in virtual time, where the effort grows with the requests and not with
+    /// the seconds.
     pub const VIRTUAL: Effort = Effort {
         short_requests: 20_000.0,
         long_requests: 250_000.0,
@@ -50,7 +51,7 @@ impl Effort {
         long_seconds_max: 120.0,
     };
 
-    /// The lengths for real time.
+    /// The lengths of runs on a real device.
     pub const REAL: Effort = Effort {
         short_requests: 100_000.0,
         long_requests: 500_000.0,
@@ -80,7 +81,7 @@ pub struct Search {
     mix: Mix,
     goals: Vec<Goal>,
     effort: Effort,
-    /// The load of the first step above the unloaded one.
+    /// The load of the first step above the unloaded one, in requests a second.
     start: f64,
     /// The ratio of one step's load to the previous one.
     step: f64,
@@ -90,17 +91,19 @@ pub struct Search {
     points: Vec<Measured>,
 }
 
-/// The place of a goal's crossing, as far as it is known.
+/// The place on the curve where the latency reaches a goal, as far as it is known.
 enum Place {
-    /// Between a load that meets the goal and one that misses it, if there are such.
+    /// Between the highest load that meets the goal in a long run, and the lowest one that misses
+    /// it; `None` while no such load was measured.
     Between(Option<Measured>, Option<Measured>),
     /// At no load: even an unloaded device misses the latency.
     Nowhere,
 }
 
 impl Search {
-    /// Begins a search for these goals; `hint` is a load near which the device is expected to be
-    /// overloaded. A probed load has `probe_iops` additional reads of 4 KiB a second.
+    /// Begins a search for these goals. `hint` is a load, in requests a second, near which the
+    /// device is expected to be overloaded. A probed load has `probe_iops` additional reads of 4
+    /// KiB a second.
     pub fn new(
         mix: Mix,
         goals: &[Goal],
@@ -125,7 +128,7 @@ impl Search {
         self.mix
     }
 
-    /// Returns the goals.
+    /// Returns the goals of the search, in the order in which long runs find them.
     pub fn goals(&self) -> &[Goal] {
         &self.goals
     }
@@ -157,7 +160,8 @@ impl Search {
         insert_by(&mut self.points, Measured { offer, outcome }, |point| point.offer.iops);
     }
 
-    /// Returns the load at which the goal is just met; `None` if no load or every load meets it.
+    /// Returns the load, in requests a second, at which the goal is just met. Returns `None` if no
+    /// load or every measured load meets the goal, or too little was measured.
     pub fn crossing(&self, goal: Goal) -> Option<f64> {
         match self.place(goal) {
             Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
@@ -227,7 +231,7 @@ impl Search {
         Place::Between(low, high.copied())
     }
 
-    /// Returns the next long run for this goal, if it needs one.
+    /// Returns the next long run for this goal; `None` if the goal needs none.
     fn refine(&self, goal: Goal) -> Option<Offer> {
         let Place::Between(low, high) = self.place(goal) else { return None };
         let long_runs = self.points.iter().filter(|point| point.offer.is_long).count();
@@ -261,8 +265,9 @@ impl Search {
         Some(self.long(goal, iops.min(IOPS_MAX)))
     }
 
-    /// Returns the highest load below `high` that seems to meet the goal. Once a long run has
-    /// missed it, only long runs count, if there are any.
+    /// Returns the measurement of the highest load below `high` that seems to meet the goal; `None`
+    /// if there is none. If `high` is of a long run, other long runs take precedence over short
+    /// ones.
     fn below(&self, goal: Goal, high: Measured) -> Option<Measured> {
         let meets = |point: &&Measured| {
             point.offer.iops < high.offer.iops

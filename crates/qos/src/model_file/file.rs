@@ -12,7 +12,7 @@ use crate::{CostModel, DeviceModel, DeviceModelError, PAGE_BYTES, RatePoint, Siz
 /// The version of the TOML form that is written, and the only one that is read.
 pub const FORMAT: i64 = 1;
 
-/// The most rows of a table.
+/// The maximum number of rows in one table of a model file.
 pub const ROWS_MAX: usize = 256;
 
 /// The whole content of a model file.
@@ -26,15 +26,16 @@ pub struct ModelFile {
     pub write: u32,
     /// The price in units of a 4 KiB read while the device serves only reads.
     pub read_only_read: u32,
-    /// The growth of prices with size; empty for linear.
+    /// The prices of larger requests, by ascending size; empty if prices are linear in the number
+    /// of pages.
     pub sizes: Vec<SizePoint>,
     /// Units a second without any latency bound.
     pub rate_max: u64,
     /// Rates by the 95th percentile of read latency; never empty.
     pub p95: Vec<RatePoint>,
-    /// Rates by the 99th percentile, where they were measured.
+    /// Rates by the 99th percentile of read latency; empty if they were not measured.
     pub p99: Vec<RatePoint>,
-    /// The distances between measurement and model.
+    /// The measured points, each with its distance from the model.
     pub residuals: Vec<Residual>,
 }
 
@@ -54,7 +55,7 @@ pub struct Residual {
 /// The reason that a text is not a valid device model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFileError {
-    /// The line, from 1; `None` for the whole text.
+    /// The number of the faulty line, from 1; `None` if the error concerns the whole text.
     pub line: Option<usize>,
     /// The text that was found and the text that was expected.
     pub what: String,

@@ -100,7 +100,7 @@ fn set<V>(place: &mut Option<V>, name: &Word<'_>, value: V) -> Result<(), ModelF
     }
 }
 
-/// A word or a sign of the text.
+/// A word or a sign of the text, and the number of its line.
 struct Word<'a> {
     word: &'a str,
     line: usize,
@@ -108,7 +108,7 @@ struct Word<'a> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Bytes that were parsed.
+    /// The number of bytes of `text` that were parsed.
     at: usize,
 }
 

@@ -133,7 +133,7 @@ fn residuals(entry: &Entry<'_>) -> Result<Vec<Residual>, ModelFileError> {
     Ok(rows)
 }
 
-/// A table of the file, and its position.
+/// A table of the file, and its position: the path of its name, and its line.
 struct Section<'a> {
     text: &'a str,
     path: String,
@@ -141,7 +141,7 @@ struct Section<'a> {
     entries: &'a DeTable<'a>,
 }
 
-/// A value, and its position.
+/// A value of the file, and the path of its name.
 struct Entry<'a> {
     text: &'a str,
     path: String,
@@ -245,7 +245,8 @@ impl<'a> Entry<'a> {
         number.filter(|n| n.is_finite()).ok_or_else(|| self.unlike(expected))
     }
 
-    /// Returns a number with two decimals, in hundredths.
+    /// Returns the entry's number in hundredths, rounded. Fails if it is outside of `range`, which
+    /// is in hundredths, too.
     fn hundredths(
         &self,
         range: core::ops::RangeInclusive<u32>,

@@ -8,21 +8,22 @@ use super::{Plan, Sighting, Step};
 use crate::search::{Bracket, insert_by};
 use crate::units::TOKEN;
 
-/// Steps of a curve at most.
+/// The maximum number of steps of a curve.
 const STEPS_MAX: usize = 18;
 
-/// The largest growth of one offer over the previous one, as a share of the previous one, far from
-/// the ceiling (near it less in proportion), and the smallest ratio of the two.
+/// The largest growth of the rate of probes from one step to the next: by 150 % far from the
+/// ceiling, and by less in proportion near it. `NEAR` is the smallest ratio of the two rates.
 const FAR: f64 = 1.5;
 const NEAR: f64 = 1.05;
 
-/// The part of the distance to the ceiling that one step covers.
+/// The part of the distance between the tail and the ceiling that one step covers.
 const APPROACH: f64 = 0.5;
 
 /// The share of the ceiling from which on a tail is near enough to end the curve.
 const ENOUGH: f64 = 0.93;
 
-/// The ratio of the offers around the ceiling at which a curve ends.
+/// The ratio at which a curve ends: between the lowest rate of probes whose tail is above the
+/// ceiling, and the highest rate below that.
 const CLOSE: f64 = 1.04;
 
 /// The share of the offered probes' tokens that the load must grow by. If it grows by less, the
@@ -36,7 +37,7 @@ const REACH: f64 = 0.6;
 /// The minimum number of points to fit a line to.
 const LINE_MIN: usize = 3;
 
-/// The factor beyond the highest load up to which a line is extrapolated.
+/// The factor by which a line may be extrapolated beyond the highest measured load.
 const BEYOND: f64 = 1.25;
 
 /// The share of the spare tokens that the first probes take, far from the ceiling.
@@ -71,7 +72,7 @@ pub struct Curve {
     ceiling_us: f64,
     /// The points that were seen, by ascending load.
     points: Vec<Point>,
-    /// `true` if more probes bring no more load.
+    /// `true` if a step has shown that more probes bring no more load.
     is_capped: bool,
 }
 
@@ -104,7 +105,8 @@ impl Curve {
         &self.points
     }
 
-    /// Returns `true` if the tokens were used up before the latency was reached.
+    /// Returns `true` if the tokens of the old model were used up before the tail reached its
+    /// ceiling.
     pub fn is_capped(&self) -> bool {
         self.is_capped
     }
@@ -212,9 +214,10 @@ impl Curve {
         self.points = points;
     }
 
-    /// Returns the load at which the tail reaches a latency: by a line through all points near it,
-    /// or, if there are few, by the two next to it, or, a little beyond all, by the highest few.
-    /// Returns `None` if no point came near the latency.
+    /// Returns the load at which the tail reaches a latency in microseconds: by a line through the
+    /// points near it if there are at least three, else between the two points around it, else by a
+    /// line through the highest three points. Returns `None` if no point came near the latency, or
+    /// no line falls through the points.
     pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
         let latency = f64::from(latency_us);
         let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);

@@ -14,7 +14,8 @@ use crate::{DeviceModel, Load, ModelFile, RatePoint};
 /// "The device's read ratio").
 const WRITES_MAX: f64 = 0.001;
 
-/// Rounds in which the price of writes and the whole percents of the mixes settle.
+/// The number of fits, one after the other, in which the price of writes and the rounded
+/// percentages of the mixes, which depend on each other, settle.
 const ROUNDS: usize = 4;
 
 /// The reason that measurements give no model.
@@ -22,15 +23,15 @@ const ROUNDS: usize = 4;
 pub enum Unfit {
     /// The tenants alone bring the tail to its bound, so there is no room for a measurement.
     NoRoom {
-        /// The tail of all reads, in microseconds.
+        /// The 95th percentile of all reads' time at the device without probes, in microseconds.
         p95_us: f64,
     },
     /// The tokens of the old model were used up long before the latency was reached: the device
     /// serves at least those.
     OutOfReach {
-        /// Tokens a second.
+        /// The highest load that was measured, in tokens a second at the old model's prices.
         tokens: f64,
-        /// The tail of all reads at that load, in microseconds.
+        /// The 95th percentile of all reads' time at the device at that load, in microseconds.
         p95_us: f64,
     },
     /// Requests of many pages were so large a part of the load that its cost is unknown.
@@ -70,9 +71,9 @@ impl fmt::Display for Unfit {
 pub struct Row {
     /// The latency in microseconds.
     pub latency_us: u32,
-    /// The old row.
+    /// The row in the old model.
     pub before: RatePoint,
-    /// The new row.
+    /// The row in the new model.
     pub after: RatePoint,
     /// `true` if the row was measured; otherwise it was scaled with the nearest measured row.
     pub is_measured: bool,
@@ -85,7 +86,7 @@ pub struct Findings {
     pub model: DeviceModel,
     /// Tokens of a 4 KiB write, if that was measured; otherwise the price stays.
     pub write_cost: Option<f64>,
-    /// The rows by p95.
+    /// The rows for the 95th percentile, in the old and in the new model.
     pub rows: Vec<Row>,
     /// `true` if the rates of mixes were measured; otherwise only those of reads were, and the
     /// rates of mixes are lowered along with them.
@@ -103,7 +104,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Returns the ratio for values that were not measured, at most 1.
+    /// Returns the factor, at most 1, by which values that were not measured are scaled.
     fn down(self) -> f64 {
         self.mixed.or(self.read_only).map_or(1.0, |ratio| ratio.min(1.0))
     }
@@ -223,7 +224,8 @@ fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossi
     Crossing { read_percent: read_percent as u8, percentile: Percentile::P95, latency_us, iops }
 }
 
-/// Returns the model multiplied by these ratios.
+/// Returns the old model multiplied by these ratios, with the new price of writes if there is one,
+/// and the rows before and after; `None` if that is no valid model.
 fn rebuild(
     plan: &Plan,
     ratios: &[Ratio],

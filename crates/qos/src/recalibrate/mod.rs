@@ -39,7 +39,8 @@ impl Recalibration {
         Recalibration { plan, curves: Curves::new(first), size: 1.0 }
     }
 
-    /// Returns the plan.
+    /// Returns the plan of the recalibration, with the latency as
+    /// [tightened](Recalibration::tighten).
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -68,7 +69,8 @@ impl Recalibration {
         self.curves.next_step(|curve| curve.next_step(plan), begin)
     }
 
-    /// Returns `true` if a tail, in microseconds, is a reason to end the step at once.
+    /// Returns `true` if a tail, in microseconds, exceeds the strictest promise, so that the step
+    /// is to be ended at once.
     pub fn is_too_late(&self, tail_us: f64) -> bool {
         self.plan.bound_us.is_some_and(|bound| tail_us > f64::from(bound))
     }

@@ -57,7 +57,7 @@ pub struct Step {
     pub read_percent: u8,
     /// Probes of 4 KiB a second, at random times; zero to measure the tenants alone.
     pub iops: f64,
-    /// The length of the step.
+    /// The duration of the step.
     pub length: Duration,
 }
 
@@ -70,7 +70,7 @@ pub struct Sighting {
     pub writes: f64,
     /// 95th percentile of the reads' time at the device, in microseconds.
     pub p95_us: f64,
-    /// Reads that ended.
+    /// The number of reads that ended during the step.
     pub ended: u64,
     /// The price of the requests, divided by the price of as many one-page requests.
     pub size: f64,

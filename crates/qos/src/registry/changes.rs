@@ -17,7 +17,8 @@ impl Registry {
         self.grants.begin_row();
     }
 
-    /// Ends a series of changes, at the cost of a single change.
+    /// Ends a series of changes. Recomputes the rates of all tenants once, if a change of the
+    /// series requires that.
     pub fn end_row(&mut self, now: Instant) {
         if !self.grants.end_row() {
             return;

@@ -15,12 +15,12 @@ pub(super) struct Grants {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum When {
-    /// With each change.
+    /// Rates are recomputed with each change, outside of a series.
     #[default]
     AtOnce,
-    /// With the last change of a series, if any of its changes needs it.
+    /// A series of changes is in progress, and none of them has required to recompute the rates.
     Later,
-    /// With the last change of a series, because one of its changes needs it.
+    /// Rates are recomputed at the end of the series, because one of its changes requires that.
     Owed,
 }
 

@@ -25,14 +25,14 @@ use crate::units::{AHEAD_MAX, ROUND_NANOS_MAX, generated, nano};
 pub struct Holding {
     /// The tenant's tokens; a negative number is a debt.
     pub balance: i64,
-    /// The nano-units that the tenant has spent beyond its cap while it is best effort: zero or
-    /// below.
+    /// The nano-units that a best-effort tenant has spent beyond its cap, as a negative number;
+    /// zero without such a debt.
     pub allowance: i64,
 }
 
 impl Registry {
-    /// Removes and returns the credits of tenants, together with their debts, which also stay.
-    /// Tenants with neither are left out.
+    /// Takes the credits of the registered tenants away, and returns them. The debts of tenants are
+    /// returned, too, and also stay here. Tenants with neither are left out.
     pub fn bequeath(&mut self, now: Instant) -> Vec<(TenantId, Holding)> {
         let mut taken = 0;
         let tell = |tenant: TenantId| {

@@ -30,7 +30,7 @@ struct Measurement {
 struct Watch {
     judge: DriftWatch,
     seen: Seen,
-    /// The beginning of the current window, and the time of the next one.
+    /// The beginning of the open window; `None` between windows. The next one opens at `next_at`.
     open_since: Option<Instant>,
     next_at: Instant,
     /// The longest wait of a worker in each reading of the current window, added up.
@@ -45,9 +45,9 @@ pub(super) struct View<'a> {
     /// The corrected prices.
     pub(super) cost: &'a CostModel,
     pub(super) adjustment: Adjustment,
-    /// Units a second that the device makes.
+    /// Units a second that the device makes, after the correction, at the strictest promise.
     pub(super) rate: u64,
-    /// The strictest promise.
+    /// The promise whose latency sets the device's rate; `None` without promises.
     pub(super) strictest: Option<Claim>,
 }
 

@@ -12,7 +12,7 @@ use crate::admission::{Claim, Refusal, Standing};
 /// An entry of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// No tenant.
+    /// The number belongs to no tenant.
     Vacant,
     /// A tenant with a share of the unpromised rate.
     BestEffort,
@@ -110,7 +110,7 @@ impl Table {
         self.weights[n]
     }
 
-    /// Returns the weights of all best-effort tenants together.
+    /// Returns the summed weights of all best-effort tenants, including leaving ones.
     pub(super) fn sharing(&self) -> u64 {
         self.sharing
     }
@@ -128,7 +128,8 @@ impl Table {
         answer
     }
 
-    /// Adds the promise of a tenant to the sums, or removes it.
+    /// Adds the promise of tenant `n` to the sums if `counts` is `true`, or else removes it. Does
+    /// nothing for a tenant without an SLO.
     fn promise(&mut self, n: usize, counts: bool) {
         let Entry::Critical(_, promise) = self.entries[n] else { return };
         let tenant = TenantId(n as u32);
@@ -152,8 +153,8 @@ impl Table {
         self.promise(n, true);
     }
 
-    /// Recomputes the claims of the SLOs by `needs`; an SLO for which it returns nothing keeps its
-    /// claim.
+    /// Recomputes the claims of all SLOs by `needs`. An SLO for which `needs` returns `None` keeps
+    /// its claim.
     pub(super) fn reprice(&mut self, needs: impl Fn(&Slo) -> Option<Claim>) {
         for n in 0..self.entries.len() {
             let Entry::Critical(slo, _) = self.entries[n] else { continue };

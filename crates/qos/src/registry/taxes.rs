@@ -16,7 +16,7 @@ pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
     tenant.owe_at_most(if promised.tax() > 0 { dearest.into() } else { 0 });
 }
 
-/// The taxes of a device, to be set and charged.
+/// Access to the taxes of a registry's device, to set and to charge them.
 #[derive(Debug)]
 pub struct Taxes<'a>(pub(super) &'a mut Registry);
 

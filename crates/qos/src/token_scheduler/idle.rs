@@ -87,8 +87,8 @@ impl TokenScheduler {
     }
 }
 
-/// Releases all tenants that the worker holds: their rates return to the pools, and the numbers of
-/// leaving ones become free.
+/// Releases all tenants that the worker holds. Their rates return to the pools, and the numbers of
+/// leaving tenants can be freed.
 impl Drop for TokenScheduler {
     fn drop(&mut self) {
         for tenant in self.queues.held() {
