@@ -16,7 +16,7 @@ pub enum Who {
     Network {
         /// Any address of the network.
         address: IpAddr,
-        /// Leading bits of the address that are compared.
+        /// The number of leading bits of the address that are compared.
         prefix: u8,
     },
     /// Peers that present this token in their hello.
@@ -75,7 +75,7 @@ pub enum Scope {
 pub struct Rule {
     /// The peers that the rule lets in.
     pub who: Who,
-    /// The tenant of the admitted peers.
+    /// The tenant that the requests of the admitted peers are charged to.
     pub tenant: TenantId,
     /// The tenant's name; the rule refuses a hello that names another tenant. Empty for the
     /// listener's tenant or the default one.
@@ -89,7 +89,7 @@ pub struct Rule {
 /// The tenant of a listener's clients that get no other tenant from an access rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stands {
-    /// The tenant.
+    /// The tenant's number.
     pub tenant: TenantId,
     /// The tenant's name.
     pub name: String,

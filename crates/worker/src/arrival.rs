@@ -27,7 +27,8 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Takes a connection from another worker, and tells that worker whether there was room.
+    /// Takes a connection from another worker, and tells that worker whether there was room. If
+    /// another thread uses a part of the connection, keeps the parcel for a later turn.
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;
@@ -49,8 +50,9 @@ where
         migration.post(&mut self.line.mailbox, from, tell);
     }
 
-    /// Takes back a connection that found no room elsewhere, and returns its identifier, or `None`
-    /// while there is no room here, either.
+    /// Takes back a connection that found no room elsewhere, and returns its identifier. Returns
+    /// `None` if there is no room here, either, or not yet: then the parcel is kept for a later
+    /// turn.
     pub(crate) fn come_home(
         &mut self,
         migration: &mut Migration,

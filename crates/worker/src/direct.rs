@@ -24,12 +24,13 @@ struct Passed {
 }
 
 impl DirectReceives {
-    /// Returns an empty list.
+    /// Creates a list without connections.
     pub(crate) fn new() -> Self {
         DirectReceives { fillable: Vec::with_capacity(64) }
     }
 
-    /// Notes a connection without unparsed bytes whose next bytes have a buffer waiting.
+    /// Notes a connection if its session expects so much of a payload next that it may be received
+    /// directly. The connection must have no unparsed bytes.
     #[inline]
     pub(crate) fn look_for_payload<T: Transport, P: Session>(
         &mut self,
@@ -68,7 +69,8 @@ impl DirectReceives {
         }
     }
 
-    /// Takes back a buffer that the transport was to fill.
+    /// Takes back a buffer that the transport was to fill, and counts the `len` bytes at offset
+    /// `at` that it has received into it.
     pub(crate) fn filled<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

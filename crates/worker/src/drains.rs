@@ -41,7 +41,7 @@ impl Which {
 struct Drain {
     which: Which,
     until: Instant,
-    /// The first place that the drain has not visited.
+    /// The first place of the connections' table that the drain has not visited.
     next: usize,
 }
 
@@ -71,7 +71,8 @@ impl Drains {
         self.drains.push(Drain { which, until, next: 0 });
     }
 
-    /// Begins to end one connection.
+    /// Tells a connection to end when its requests have ended. If it is still open at `until`, it
+    /// is cut.
     ///
     /// # Errors
     /// Fails if the connection is gone, or too many end already.
@@ -123,7 +124,8 @@ impl Drains {
     }
 }
 
-/// Continues one drain.
+/// Tells the connections of a drain in the next [`BATCH`] places of the table to end. Once the
+/// drain's time is over, cuts all of its connections.
 fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T, P>) {
     let Drain { which, until, next } = *drain;
     let is_late = until <= front.now;

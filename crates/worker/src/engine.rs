@@ -427,7 +427,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
 /// Changes of namespaces.
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
-    /// Replaces or removes a namespace.
+    /// Replaces a namespace in the worker's table, or removes it if `namespace` is `None`. Requests
+    /// in flight that it no longer allows get the status of their refusal. `change` is the number
+    /// under which the change is [reported](Engine::settle_namespaces).
     pub(crate) fn change_namespace(
         &mut self,
         change: u64,

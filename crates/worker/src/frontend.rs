@@ -39,8 +39,8 @@ pub(crate) struct Frontend<T, P> {
     /// The time at which a draining worker cuts its last connections; `None` if the worker does not
     /// drain.
     pub(crate) drain_until: Option<Instant>,
-    /// Number of connections that were called in this turn although no request of their tenant's
-    /// had ended.
+    /// Number of connections that were called in this turn because their tenant has no request in
+    /// flight whose end would call them.
     called: usize,
 }
 
@@ -68,7 +68,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Begins a turn.
+    /// Begins a turn at `now`: clears the flags of the last turn.
     #[inline]
     pub(crate) fn begin_turn(&mut self, now: Instant) {
         let last = self.progressed.then_some(self.now);
@@ -76,7 +76,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         (self.now, self.progressed, self.is_short) = (now, false, false);
     }
 
-    /// Returns whether the worker is to stop.
+    /// Returns whether the worker drains: it takes no new requests, and stops when those in flight
+    /// have ended.
     pub(crate) fn is_draining(&self) -> bool {
         self.drain_until.is_some()
     }
@@ -288,8 +289,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
 
 /// Ends of connections.
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Ends a connection whose peer broke the protocol or a limit. The session's last message, if
-    /// it has one, is sent before.
+    /// Ends a connection at once for this cause, and logs `why`. The session's last message, if it
+    /// has one, is sent before.
     pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
         let Some(conn) = self.conns.find(id) else { return };
         tracing::warn!(peer = %conn.peer, why, "connection ended");

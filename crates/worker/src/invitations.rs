@@ -52,7 +52,7 @@ impl Invitations {
         Invitations { lines: PutOffLines::new(requests_max, limits.tenants), returned: Vec::new() }
     }
 
-    /// Returns the number of requests that wait to ask for their payloads.
+    /// Returns the number of requests whose payloads the worker has not asked their peers for yet.
     pub(crate) fn put_off(&self) -> usize {
         self.lines.len()
     }
@@ -92,7 +92,7 @@ impl Invitations {
         }
     }
 
-    /// Removes and returns a leaving connection's put-off requests.
+    /// Moves the put-off requests of a leaving connection to `taken`, with their charged tenants.
     pub(crate) fn ask_no_more(&mut self, id: ConnId, taken: &mut Vec<(Request, Member)>) {
         self.lines.withdraw(id, taken);
     }

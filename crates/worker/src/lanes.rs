@@ -12,7 +12,8 @@ use contract::{
 use crate::Limits;
 use crate::requests::{InFlight, Parked, Requests};
 
-/// A device queue with its scheduler.
+/// A worker's queue to one device, the scheduler in front of it, and the requests that wait between
+/// the two.
 #[derive(Debug)]
 pub struct Attached<D, S> {
     device: D,
@@ -172,7 +173,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Removes the matching requests from those that wait for buffers or for another process.
+    /// Moves the requests for which `is_meant` is true to `taken`, from those that wait for
+    /// buffers, for their fences or for another process.
     pub(crate) fn unpark(
         &mut self,
         requests: &mut Requests,
@@ -229,10 +231,11 @@ impl<D: Device, S: Scheduler> Lanes<D, S> {
         Lanes { lanes, room }
     }
 
-    /// Attaches a device at a place that is empty or whose device is idle.
+    /// Attaches a device under the number `place`, which must be the next free one or that of an
+    /// idle device.
     ///
     /// # Panics
-    /// Panics if there is no such place.
+    /// Panics if `place` is neither the number of a device nor the next free one.
     pub(crate) fn attach(&mut self, place: usize, mut lane: Attached<D, S>) {
         assert!(place < DEVICES_MAX, "at most {DEVICES_MAX} devices");
         lane.reserve(self.room);

@@ -7,27 +7,29 @@ use contract::{BLOCK_BYTES, Command, DIRECT_BYTES_MIN, REQUEST_BYTES_MAX};
 /// The maxima of a worker. Every number is a maximum that is enforced; none is a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests in one turn: the paper's batch (§4.1).
+    /// Maximum number of requests that are parsed in one turn: the paper's batch (§4.1).
     pub batch: usize,
-    /// Requests in flight over all connections; at most 65 536.
+    /// Maximum number of requests in flight over all connections, itself at most 65 536.
     pub in_flight: usize,
     /// The number of tenants that the tables have room for; tenants' numbers are below it.
     pub tenants: usize,
-    /// Requests in flight on one connection, without those whose payload is awaited; at the limit the
-    /// connection is not read from.
+    /// Maximum number of requests in flight on one connection, without those whose payload is
+    /// awaited. At the limit, the connection is not read from.
     pub in_flight_of_connection: usize,
-    /// Bytes of replies of one connection, unsent or still to come from requests in flight; above the
-    /// limit the connection is not read from.
+    /// Maximum bytes of replies of one connection, unsent or still to come from requests in flight.
+    /// Above the limit, the connection is not read from.
     pub unsent_of_connection: usize,
-    /// The bytes from which on the rest of a payload is received directly into its buffer.
+    /// If at least so many bytes of a payload are still to come, the transport receives them
+    /// directly into the payload's buffer.
     pub direct_min: usize,
-    /// Bytes that the worker keeps for connections which it has stopped reading, over all
+    /// Maximum bytes that the worker keeps for connections which it has stopped reading, over all
     /// connections. A connection that would exceed the limit is ended.
     pub carried: usize,
-    /// Blocks of one device command of a discard. A longer request goes to its device in parts,
-    /// each in its turn of the scheduler, so that other requests do not wait long.
+    /// Maximum number of blocks of one device command of a discard. A longer request goes to its
+    /// device in parts, each in its turn of the scheduler, so that other requests do not wait long.
     pub discard_blocks: u32,
-    /// Blocks of one device command of a write of zeroes, which may cost a drive as much as data.
+    /// Maximum number of blocks of one device command of a write of zeroes, which may cost a drive
+    /// as much as data. A longer request goes to its device in parts.
     pub zeroes_blocks: u32,
     /// The time within which a message must arrive completely, and replies must be read.
     pub stuck: Duration,
@@ -36,7 +38,7 @@ pub struct Limits {
     pub stuck_under_pressure: Duration,
     /// The time in which a migrating connection must become quiet; otherwise it stays.
     pub quieting: Duration,
-    /// The time for which a drain waits for requests in flight.
+    /// The time for which a drain waits for requests in flight, before it cuts their connections.
     pub drain: Duration,
 }
 

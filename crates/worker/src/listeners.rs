@@ -66,7 +66,8 @@ impl Listeners {
         }
     }
 
-    /// Returns the lead of a listener that has its place.
+    /// Returns the namespace and the tenant that a listener leads to; `None` if the listener has no
+    /// place, or its place was given away.
     pub fn find(&self, id: ListenerId) -> Option<&Lead> {
         let row = self.rows.get(usize::from(id.generation()))?.get()?;
         row.get(usize::from(id.place()))?.get().filter(|_| !self.is_gone(id))
@@ -84,7 +85,8 @@ impl Listeners {
         generation.is_some_and(|now| now.load(Ordering::Acquire) > u32::from(id.generation()))
     }
 
-    /// Returns the identifier of the next listener in a place, if the place is free.
+    /// Returns the identifier of the next listener in a place; `None` if the place is taken, used
+    /// up or beyond the table.
     pub fn vacant(&self, place: u16) -> Option<ListenerId> {
         let generation = self.generations.get(usize::from(place))?.load(Ordering::Acquire);
         let id = ListenerId::new(place, generation as u16);

@@ -93,7 +93,8 @@ impl Leaving {
         }
     }
 
-    /// Returns the requests that were withdrawn.
+    /// Returns the requests that were withdrawn from the schedulers, in order; none before that
+    /// stage.
     fn into_withdrawn(self) -> Vec<Slot> {
         match self.stage {
             Stage::Settling | Stage::Stilled => Vec::new(),
@@ -175,8 +176,8 @@ impl Migration {
         }
     }
 
-    /// Gives up the connections that are away and those for which no worker has room. They are
-    /// lost.
+    /// Removes and returns the connections that are away, and the parcels that no worker has taken.
+    /// Both are lost.
     fn give_up(&mut self) -> (Vec<Departed>, Vec<Parcel>) {
         let mut lost = std::mem::take(&mut self.stranded);
         lost.append(&mut self.early);

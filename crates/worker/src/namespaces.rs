@@ -41,7 +41,7 @@ impl Namespaces {
         (1..).zip(table).map(named).collect()
     }
 
-    /// Returns the table of a server in which so many removals have happened.
+    /// Returns the table of a server in which these removals of namespaces have happened.
     pub fn after(mut self, removals: &Removals) -> Self {
         self.removals = removals.count();
         for (number, removed) in removals.iter() {
@@ -116,7 +116,7 @@ impl Namespaces {
         numbered.filter_map(|(number, numbered)| Some((number, numbered.namespace.as_ref()?)))
     }
 
-    /// Sets or removes the namespace of a number, with its name.
+    /// Gives a number to a namespace of this name, or takes it away if `namespace` is `None`.
     ///
     /// # Panics
     /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].

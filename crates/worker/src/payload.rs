@@ -10,8 +10,8 @@ use crate::engine::Engine;
 pub(crate) type PlaceInPayload = Option<(Slot, usize)>;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
-    /// Copies received bytes into their payload. `end` comes with the last bytes: whether the
-    /// payload is valid.
+    /// Copies received bytes into their payload's buffer. The last bytes come with `end`: the
+    /// status that tells whether the payload is valid.
     pub(crate) fn payload(
         &mut self,
         id: ConnId,
@@ -69,7 +69,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.whole(id, slot, status);
     }
 
-    /// Ends a request's wait for its invited payload.
+    /// Ends a request's wait for its awaited payload: starts the request, or answers it if `status`
+    /// says that the payload is invalid.
     pub(crate) fn awaited_came(&mut self, id: ConnId, slot: Slot, status: Status) {
         let requests = &mut self.front.requests;
         let outstanding = &mut self.front.conns.get(id).outstanding;

@@ -46,7 +46,7 @@ impl From<Shortage> for Stop {
     }
 }
 
-/// Takes the bytes of a worker's connections.
+/// The part of a worker that parses the bytes of its connections into requests.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) invitations: Invitations,
@@ -231,7 +231,8 @@ impl Reader {
         stop
     }
 
-    /// Parses and admits requests off the front of `input`.
+    /// Parses and admits requests off the front of `input`. Returns the reason for which it stops;
+    /// `input` then has the bytes that are left.
     fn parse<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

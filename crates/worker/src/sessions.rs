@@ -41,7 +41,8 @@ pub trait Sessions<P> {
         None
     }
 
-    /// Returns the time at which to call [`news`](Sessions::news) again if nothing else happens.
+    /// Returns the time at which to call [`news`](Sessions::news) again if nothing else happens;
+    /// `None` for no such time.
     fn wake_at(&self) -> Option<Instant> {
         None
     }

@@ -261,7 +261,7 @@ fn give_handle<T: Transport, P: Session>(
     Some(place as u16 + 1)
 }
 
-/// Answers a register, renegotiate or unregister.
+/// Answers a request to register a tenant, to change its promise or to unregister it.
 fn answer_tenant<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -281,7 +281,8 @@ fn answer_tenant<T: Transport, P: Session>(
     front.reply(id, &Reply::Tenant { tag, status, reply }, None);
 }
 
-/// Acts on an answer of the control plane.
+/// Acts on the control plane's answer to a connection's question: replies to the peer, or goes on
+/// with the connection's hello.
 pub(crate) fn take_answer<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -499,7 +500,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         Ok(())
     }
 
-    /// Describes a namespace to a connection.
+    /// Returns the description of a namespace for a connection that has rights to it. `None` means
+    /// the connection's own namespace.
     fn info(
         &mut self,
         id: ConnId,
@@ -525,7 +527,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         })
     }
 
-    /// Describes a namespace of this name or number to a connection.
+    /// Returns the description of a namespace, by its name or number, for a connection that has
+    /// rights to it. An empty name means the connection's own namespace.
     fn find(&mut self, id: ConnId, name: &str) -> Result<NamespaceInfo, Status> {
         let found = match name {
             "" => None,

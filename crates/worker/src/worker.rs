@@ -37,7 +37,8 @@ const MAIL_MAX: usize = 16;
 /// Number of places of the connections' table that one list for the control plane covers.
 const LIST_MAX: usize = 256;
 
-/// The server of one thread. [`turn`](Worker::turn) drives it and never blocks.
+/// The connections, requests and devices of one thread of the server. [`turn`](Worker::turn) does a
+/// piece of their work and never blocks.
 #[derive(Debug)]
 pub struct Worker<T, D, S, P, M = NoMailbox, N = FromFn<P>> {
     engine: Engine<T, D, S, P>,
@@ -255,7 +256,7 @@ where
         }
     }
 
-    /// Adds a new connection.
+    /// Adds a connection that the transport has opened.
     fn open(
         &mut self,
         id: ConnId,
@@ -407,7 +408,8 @@ where
         self.line.mailbox.report(Report::Ends { worker, conn, begun });
     }
 
-    /// Describes some of the connections to the control plane.
+    /// Reports the connections in up to [`LIST_MAX`] places of the table, from place `from` on, to
+    /// the control plane.
     fn list(&mut self, from: u32) {
         let (front, worker) = (&self.engine.front, self.line.worker);
         let conns = &front.conns;

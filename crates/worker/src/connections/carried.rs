@@ -7,12 +7,12 @@ use contract::TenantId;
 /// are ended, so the factor is larger than the one for mere waiting.
 const SHARE: usize = 8;
 
-/// The bytes kept for all connections of a worker.
+/// The count of the bytes that a worker keeps for its stalled connections, by tenant.
 #[derive(Debug)]
 pub(crate) struct Carried {
     limit: usize,
     total: usize,
-    /// The bytes of each tenant.
+    /// The number of kept bytes of each tenant, by the tenant's number.
     held: Vec<usize>,
 }
 

@@ -12,7 +12,7 @@ use super::fence::Place;
 use crate::Grant;
 use crate::requests::{Chain, Position};
 
-/// Streams of a connection that barriers order.
+/// The number of streams of a connection. A barrier orders the requests of its stream.
 pub(crate) const STREAMS: usize = 8;
 
 /// The state of one connection of a worker; `P` is its protocol's session.
@@ -23,7 +23,8 @@ pub(crate) struct Connection<P> {
     pub(crate) session: P,
     /// The listener that accepted the connection.
     pub(crate) listener: ListenerId,
-    /// The connection's knowledge of namespaces.
+    /// The namespace of requests that name none, and the removals of namespaces that the peer knows
+    /// of.
     pub(crate) sight: Sight,
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
@@ -153,7 +154,7 @@ impl Greeting {
     }
 
     /// Takes the client out of a hello about which the control plane was asked; the hello then
-    /// waits for its fence.
+    /// waits for its fence. Returns `None` without a change at any other stage.
     pub(crate) fn take_asked(&mut self) -> Option<Client> {
         let Greeting::Asked(welcome, client) = *self else { return None };
         *self = Greeting::Fenced(welcome);
@@ -168,14 +169,15 @@ impl Greeting {
     }
 
     /// Takes the client out of a hello that waited for the table of names; the hello then waits for
-    /// its fence.
+    /// its fence. Returns `None` without a change at any other stage.
     pub(crate) fn take_unnamed(&mut self) -> Option<Client> {
         let Greeting::Unnamed(welcome, client) = *self else { return None };
         *self = Greeting::Fenced(welcome);
         Some(client)
     }
 
-    /// Takes the answer of a hello that waited only for its fence.
+    /// Takes the answer of a hello that waited only for its fence. Returns `None` without a change
+    /// at any other stage.
     pub(crate) fn take_fenced(&mut self) -> Option<Welcome> {
         let Greeting::Fenced(welcome) = *self else { return None };
         *self = Greeting::Idle;
@@ -211,7 +213,7 @@ pub(crate) struct Outstanding {
 /// The state of taking a connection's bytes.
 #[derive(Debug)]
 pub(crate) struct Intake {
-    /// The place of the payload that is being received.
+    /// The place for the payload bytes that come next on the connection.
     pub(crate) receiving: Receiving,
     /// The request whose buffer the transport has for a direct receive. The buffer's return ends
     /// the state.
@@ -233,10 +235,10 @@ pub(crate) struct Intake {
 /// The place of the payload of the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// The request has no payload.
+    /// No payload is expected.
     Nothing,
     /// The request before the payload waits for a slot or a buffer, or for its tenant to hold less.
-    /// A turn that finds a buffer ends the wait, or the end of one of the tenant's requests.
+    /// The wait ends in a turn that finds a buffer, or with one of the tenant's requests.
     Waiting(Request),
     /// The payload goes into this request's buffer.
     Into(Slot),
@@ -262,7 +264,7 @@ impl Stalled {
 /// The state of one of a connection's streams, whose barriers order requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stream {
-    /// Requests that have started and not ended.
+    /// The number of the stream's requests that have started and not ended.
     pub(crate) running: u32,
     /// The list of a barrier and all requests behind it; empty, or with a barrier in front.
     pub(crate) held: Chain,
@@ -271,7 +273,8 @@ pub(crate) struct Stream {
 /// Counters that housekeeping compares with those of its last scan, to find peers that are stuck.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
-    /// Messages whose first byte was seen.
+    /// The number of requests that were parsed, and of pieces of awaited payloads that were
+    /// received; wraps.
     pub(crate) messages: u32,
     /// Bytes handed to the transport; without the unsent ones, the bytes that have left.
     pub(crate) queued: u64,
@@ -279,7 +282,8 @@ pub(crate) struct Progress {
     /// Recent messages between two scans: an average in which the last scan counts half.
     pub(crate) messages_lately: u32,
     pub(crate) left_seen: u64,
-    /// Scans since a message was left half received, and since frames waited unsent.
+    /// The number of scans in a row at which a message was half received, or the peer had no
+    /// rights, without progress. `idle_sending` counts those at which frames were unsent.
     pub(crate) idle_receiving: u32,
     pub(crate) idle_sending: u32,
 }

@@ -29,7 +29,7 @@ pub type Key = (TenantId, u128, u32);
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Door<Table>,
-    /// `true` while some hellos wait for the predecessor.
+    /// `true` while some hellos wait for another process.
     holds_hellos: AtomicBool,
     /// The kinds of data-changing requests that wait for another process, as bits of one word,
     /// because each such request reads it.
@@ -221,7 +221,8 @@ impl Table {
         Place { key, serial, fence, before }
     }
 
-    /// Gives a name to a new holder; returns the holder's number and fence.
+    /// Gives a name to a new connection, which waits for the requests of `before`. Returns the
+    /// connection's number among all holders of names, and its fence.
     fn hold_name(&mut self, key: Key, before: Option<Arc<Fence>>) -> (u64, Arc<Fence>) {
         self.holders += 1;
         let (serial, fence) = (self.holders, Arc::new(Fence::default()));

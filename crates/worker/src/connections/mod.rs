@@ -196,7 +196,8 @@ impl<P> Connections<P> {
         (!conn.intake.is_starving).then_some(id)
     }
 
-    /// Queues a connection that is stalled for a shortage of the worker's, once.
+    /// Queues a connection that is stalled because a resource of the worker is short, unless it is
+    /// queued already.
     pub(crate) fn starve(&mut self, id: ConnId) {
         let intake = &mut self.get(id).intake;
         if std::mem::replace(&mut intake.is_starving, true) {
@@ -217,7 +218,8 @@ impl<P> Connections<P> {
         self.starving.push_first(account, id);
     }
 
-    /// Takes the first starving connection of the tenant whose turn it is, without the closed ones.
+    /// Takes the first open connection that starves, of the tenant whose turn it is; `None` if no
+    /// connection starves.
     pub(crate) fn next_starving(&mut self) -> Option<ConnId> {
         while let Some(id) = self.starving.take() {
             if let Some(conn) = self.find(id) {

@@ -22,7 +22,7 @@ impl Starving {
     }
 
     /// Puts a connection at the end of its tenant's line. Before the line gets longer than `most`,
-    /// connections for which `stand` is false are removed.
+    /// connections for which `stands` is false are removed.
     pub(crate) fn push(
         &mut self,
         tenant: TenantId,
@@ -43,7 +43,7 @@ impl Starving {
     }
 
     /// Takes the first connection of the tenant whose turn it is, and gives the turn to the next
-    /// tenant.
+    /// tenant. Returns `None` if no connection waits.
     pub(crate) fn take(&mut self) -> Option<ConnId> {
         let tenant = self.turns.pop_front()?;
         let line = &mut self.lines[tenant.0 as usize];

@@ -13,10 +13,10 @@ use contract::{ConnId, Credential, Failures, Hello, Instant};
 /// Wrong tokens of an address that each worker tolerates without delay.
 const WRONG_MAX: u32 = 32;
 
-/// The time after which a wrong token is forgotten.
+/// The time in which one wrong token of an address is forgotten.
 const FORGET: Duration = Duration::from_secs(1);
 
-/// Maximum number of delayed hellos.
+/// Maximum number of hellos of a worker whose token check is delayed at the same time.
 const WAITING_MAX: usize = 1024;
 
 /// The counts of wrong tokens by address, and the hellos whose token check is delayed.
@@ -53,7 +53,7 @@ impl Throttle {
         self.waiting.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Returns the delay for a hello from this address.
+    /// Returns the delay for the token check of a hello from this address; zero for none.
     pub(crate) fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
         if self.failures.wait(address, now).is_none() {
             return Duration::ZERO;
@@ -68,7 +68,8 @@ impl Throttle {
         self.waiting.insert((due, conn), (Failures::place(address), hello));
     }
 
-    /// Takes the next hello whose delay is over, and its address.
+    /// Takes the next hello whose delay is over, with its connection and its address; `None` if
+    /// there is none.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<(ConnId, IpAddr, Hello)> {
         let entry = self.waiting.first_entry().filter(|entry| entry.key().0 <= now)?;
         let ((_, conn), (address, hello)) = entry.remove_entry();

@@ -35,7 +35,8 @@ pub(crate) enum Next {
 
 /// Ends of requests.
 impl<T: Transport, P: Session> Frontend<T, P> {
-    /// Puts a request of the tenant, with a payload of this class, into a slot.
+    /// Puts a request of the tenant into a slot, and counts it. `payload_class` is the size class
+    /// of its payload's buffer; `None` without a payload.
     // Entries are large: they are made where they stay.
     #[inline(always)]
     pub(crate) fn insert(
@@ -192,7 +193,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         true
     }
 
-    /// Counts the answer to a request of a stream.
+    /// Counts the answer to a request of a stream. Returns [`Next::Held`] if requests of the stream
+    /// wait behind a barrier.
     #[inline(always)]
     fn note_answered(&mut self, id: ConnId, stream: usize, reply_bytes: usize) -> Next {
         let Some(conn) = self.conns.find(id) else { return Next::Nothing };
@@ -267,7 +269,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     }
 
     /// Begins the count of a turn's calls, and calls more of the connections that wait for tenants
-    /// without requests in flight, a bounded number in a turn. The tenants take turns.
+    /// without requests in flight, at most [`CALLS_MAX`] in a turn. The tenants take turns.
     pub(crate) fn call_on(&mut self) {
         self.called = 0;
         if self.requests.quotas.is_calling() {

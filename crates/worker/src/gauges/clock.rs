@@ -29,7 +29,7 @@ const TIMED_ONE_IN: u32 = 64;
 pub struct Watch {
     /// Reads the clock, given its origin.
     pub clock: fn(origin: u64) -> Instant,
-    /// The origin of the clock.
+    /// The origin of the clock, in nanoseconds of the machine's clock.
     pub origin: u64,
     /// The buffer that takes the traces.
     pub traces: Arc<Traces>,
@@ -130,7 +130,7 @@ impl TurnClock {
         self.is_tracing
     }
 
-    /// Begins a turn.
+    /// Begins a turn at `now`, and decides whether its parts are timed.
     #[inline]
     pub(crate) fn begin(&mut self, meters: &Meters, now: Instant) {
         if let Some(watch) = &self.watch {

@@ -9,7 +9,7 @@ pub struct Load {
     pub buffers: usize,
     /// Bytes kept for stalled connections, at most [`Limits::carried`](crate::Limits::carried).
     pub carried: usize,
-    /// Requests that wait to ask for their payloads.
+    /// Requests whose payloads the worker has not asked their peers for yet.
     pub put_off: usize,
     /// Requests that wait for their fences or for another process.
     pub fenced: usize,

@@ -74,7 +74,7 @@ impl Gauges {
         }
     }
 
-    /// Returns the counters.
+    /// Returns the counters that the worker writes and the control plane reads.
     #[inline]
     pub(crate) fn meters(&self) -> &Meters {
         &self.meters
@@ -149,7 +149,8 @@ impl Gauges {
         }
     }
 
-    /// Returns the index of the next sampled request among `ended` ones.
+    /// Returns the index of the first request to be sampled among the next `ended` ones; `None` if
+    /// none of them is.
     #[inline]
     pub(crate) fn next_sample(&mut self, ended: usize) -> Option<usize> {
         self.sampler.skip(ended)

@@ -8,7 +8,8 @@
 
 use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// A row of reads that are not in the meters yet, behind the one that was counted at once.
+/// A row of reads that ended one after another, of one tenant and one namespace, and arrived
+/// together. The meters have counted the first of them, and not yet the others.
 #[derive(Debug)]
 pub(crate) struct ReadRow {
     /// The tenant of these reads.

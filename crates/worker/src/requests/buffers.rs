@@ -5,7 +5,7 @@ use contract::{Buf, BufPool, TenantId};
 
 use super::quota::{CLASSES_MAX, Quotas, Reserve, SHARE};
 
-/// The buffers of a worker.
+/// The buffers of a worker, and the counts of those that each tenant's reads hold.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub(super) pool: BufPool,
@@ -14,7 +14,7 @@ pub(crate) struct Buffers {
     /// returned refills the spare.
     pub(super) spare: Option<Buf>,
     pub(super) reserve: Reserve,
-    /// By size of buffers: the number of free ones above which no tenant can exceed its part.
+    /// For each size of buffers, the number of free ones above which no tenant can exceed its part.
     plenty: [usize; CLASSES_MAX],
     /// The number of buffers that each tenant's reads hold, by size.
     reads: Vec<[u32; CLASSES_MAX]>,
@@ -99,7 +99,8 @@ impl Buffers {
         !self.pool.has(bytes)
     }
 
-    /// Returns the pool, and the number of buffers of a size that the tenant's reads hold.
+    /// Returns the pool, and a function that returns the number of buffers of a size class that the
+    /// tenant's reads hold.
     pub(super) fn pool_beside_reads(
         &mut self,
         tenant: TenantId,
@@ -113,7 +114,8 @@ impl Buffers {
         self.reads.get(tenant.0 as usize).is_none_or(|reads| reads.iter().all(|count| *count == 0))
     }
 
-    /// Returns a buffer to the pool. The result is the tenant whose read had it.
+    /// Returns a buffer to the pool. The result is the tenant whose read had it; `None` if no read
+    /// had.
     #[inline]
     pub(super) fn give_back(&mut self, mut buf: Buf) -> Option<TenantId> {
         let holder = buf.take_holder();

@@ -23,15 +23,16 @@ pub(crate) struct InFlight {
     pub(crate) tag: Tag,
     pub(crate) stream: u8,
     pub(crate) tenant: TenantId,
-    /// The command as the peer named it.
+    /// The command with the blocks of its namespace. Once parts of it have ended, what is left of
+    /// it.
     pub(crate) command: Command,
     pub(crate) namespace: NamespaceId,
     /// The status of the request's check. A change of the namespace that forbids the request makes
     /// it an error, and the request then goes to no device.
     pub(crate) verdict: Status,
-    /// The device's number.
+    /// The number of the device that the request goes to.
     pub(crate) device: u8,
-    /// The first block on the device.
+    /// The number of the request's first block on the device.
     pub(crate) lba: u64,
     /// The payload's buffer; `None` for requests without a payload and while the device or the
     /// transport has the buffer.
@@ -41,7 +42,7 @@ pub(crate) struct InFlight {
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
     /// The time at which the request's last byte arrived.
     pub(crate) received_at: Instant,
-    /// The time at which the device got the request.
+    /// The time at which the device got the request; `None` before.
     pub(crate) submitted_at: Option<Instant>,
     /// The neighbours in a list of requests: first of those with awaited payloads, later of those
     /// behind one barrier.
@@ -51,7 +52,7 @@ pub(crate) struct InFlight {
 /// The progress of a payload's arrival in its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    /// The size of the payload's buffer, by the pool's number; `None` without a payload.
+    /// The size class of the payload's buffer in the pool; `None` without a payload.
     pub(crate) class: Option<u32>,
     /// Bytes of the payload that have arrived: at most `command.payload_bytes()`.
     pub(crate) filled: usize,
@@ -64,7 +65,7 @@ pub(crate) struct Arrival {
 pub(crate) struct Placed {
     pub(crate) namespace: NamespaceId,
     pub(crate) device: u8,
-    /// The first block on the device.
+    /// The number of the request's first block on the device.
     pub(crate) lba: u64,
     /// The tenant that is charged.
     pub(crate) tenant: TenantId,
@@ -128,8 +129,9 @@ impl InFlight {
         entry
     }
 
-    /// Converts the request for another worker, with its buffer. If a payload has arrived but is
-    /// not checked, it counts as incomplete.
+    /// Converts the request for another worker, and returns it with its buffer. `is_whole` says
+    /// that the payload has arrived and was checked. Otherwise the request takes the bytes along
+    /// that have arrived.
     pub(crate) fn into_parcel(self, is_whole: bool) -> (ParcelRequest, Option<Buf>) {
         let bytes = self.buf.as_ref().map_or(&[][..], Buf::bytes);
         let payload = match is_whole {

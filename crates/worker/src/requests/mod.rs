@@ -44,7 +44,7 @@ pub(crate) struct Requests {
     plenty: usize,
     buffers: Buffers,
     pub(crate) quotas: Quotas,
-    /// Requests with awaited payloads that have not arrived completely.
+    /// The number of requests whose awaited payloads have not arrived completely.
     awaited: usize,
     /// The quotas of requests with awaited payloads. They are counted apart, because a tenant's
     /// other requests end without its peers' help.
@@ -257,14 +257,14 @@ impl Requests {
         self.quotas.hold(tenant, class);
     }
 
-    /// Takes a buffer for a message that a tenant's session sends by itself. It is charged like the
-    /// data of a read.
+    /// Takes a buffer for a message that a session sends by itself; `None` if there is none for the
+    /// tenant. The buffer is charged to the tenant like the data of a read.
     pub(crate) fn take_for_speech(&mut self, tenant: TenantId, bytes: usize) -> Option<Buf> {
         self.buffers.take_for_read(&self.quotas, (tenant, bytes), false, || false)
     }
 
     /// Returns a buffer to the pool. The result is the tenant whose read had it, if connections
-    /// wait for that tenant to hold less.
+    /// wait for that tenant to hold less; `None` otherwise.
     pub(crate) fn give_back(&mut self, buf: Buf) -> Option<TenantId> {
         let tenant = self.buffers.give_back(buf)?;
         self.quotas.is_waited_for(tenant).then_some(tenant)

@@ -48,6 +48,7 @@ impl Parked {
     }
 
     /// Takes the first read of the tenant whose turn it is, and gives the turn to the next tenant.
+    /// Returns `None` if no read waits.
     pub(crate) fn take(&mut self, table: &mut SlotTable<InFlight>) -> Option<Slot> {
         let tenant = self.turns.pop_front()?;
         let line = &mut self.lines[tenant.0 as usize];
@@ -58,7 +59,7 @@ impl Parked {
         Some(first)
     }
 
-    /// Removes the matching reads, in the order of each line.
+    /// Moves the reads for which `is_meant` is true to `taken`, in the order of each line.
     pub(crate) fn withdraw(
         &mut self,
         table: &mut SlotTable<InFlight>,

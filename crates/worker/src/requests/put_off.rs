@@ -10,7 +10,7 @@ use contract::{ConnId, Member, Request, SlotTable, TenantId};
 use super::chain::{Chain, Chained, Links};
 use super::quota::SHARE;
 
-/// A request that was put off.
+/// A request for whose payload the worker has not asked its peer yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PutOff {
     pub(crate) conn: ConnId,
@@ -72,8 +72,9 @@ impl PutOffLines {
         self.lines[tenant.0 as usize].len > 0
     }
 
-    /// Puts a request at the end of its tenant's line. Returns `false` if the tenant has [`SHARE`]
-    /// times as many waiting requests as places are free, so that every tenant finds a place.
+    /// Puts a request at the end of its tenant's line. Returns `false` if no place is free, or if
+    /// the tenant has [`SHARE`] times as many waiting requests as places are free, so that every
+    /// tenant finds a place.
     #[must_use]
     pub(crate) fn push(&mut self, tenant: TenantId, put_off: PutOff) -> bool {
         let line = &mut self.lines[tenant.0 as usize];
@@ -91,7 +92,7 @@ impl PutOffLines {
         true
     }
 
-    /// Returns the first request of the tenant whose turn it is.
+    /// Returns the first request of the tenant whose turn it is; `None` if no request waits.
     pub(crate) fn front(&mut self) -> Option<PutOff> {
         let tenant = self.turns.front()?;
         let first = self.lines[tenant.0 as usize].chain.front().expect("its line is not empty");
@@ -111,7 +112,7 @@ impl PutOffLines {
         }
     }
 
-    /// Removes the requests of a connection, in the order of each line.
+    /// Moves the requests of a connection to `taken`, in the order of each line.
     pub(crate) fn withdraw(&mut self, conn: ConnId, taken: &mut Vec<(Request, Member)>) {
         for line in self.lines.iter_mut().filter(|line| line.len > 0) {
             let mut next = line.chain.front();

@@ -103,7 +103,8 @@ impl Quotas {
         self.holdings.get(tenant.0 as usize).map_or(0, |holding| holding.payloads[class])
     }
 
-    /// Counts one more request of the tenant, with a payload of this class.
+    /// Counts one more request of the tenant. `class` is the size class of its payload's buffer;
+    /// `None` without a payload.
     #[inline]
     pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<u32>) {
         let holding = self.of(tenant);
@@ -155,7 +156,8 @@ impl Quotas {
         position
     }
 
-    /// Removes the first position of the tenant's line, and its connection.
+    /// Removes and returns the first position of the tenant's line, and its connection; `None` if
+    /// the line is empty.
     pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Position)> {
         let first = self.of(tenant).line.pop_front()?;
         self.taken -= 1;
@@ -220,7 +222,7 @@ impl Quotas {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reserve {
     slots: usize,
-    /// The number of buffers, by size.
+    /// The number of reserved buffers of each size class.
     buffers: [usize; CLASSES_MAX],
 }
 

@@ -102,7 +102,7 @@ where
             && self.migration.is_idle()
     }
 
-    /// Returns the ports, for the simulated world that drives them.
+    /// Returns the transport and the devices, for the simulated world that drives them.
     pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
         (&mut self.engine.front.net, self.engine.lanes.devices())
     }

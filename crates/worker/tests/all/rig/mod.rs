@@ -35,7 +35,7 @@ pub(crate) const UNIT: usize = 4096;
 #[derive(Debug, Default)]
 struct Wire {
     events: VecDeque<NetEvent>,
-    /// Heads of frames, by connection.
+    /// The heads of the frames that the worker has sent, each with the index of its connection.
     said: Vec<(u32, Vec<u8>)>,
     /// `true` if connections that the worker ends stay open until their peers hang up.
     lingers: bool,
@@ -105,7 +105,7 @@ impl Migrate for Network {
     fn detach(&mut self, conn: ConnId, _: u16) -> Ticket {
         Ticket(u64::from(conn.index))
     }
-    /// Takes the place behind the one that the connection had.
+    /// Attaches a connection under the index behind the one that it had.
     fn attach(&mut self, Ticket(place): Ticket) -> Option<ConnId> {
         Some(ConnId { index: place as u32 + 1, generation: 0 })
     }
@@ -543,13 +543,15 @@ impl Rig {
         self.turns();
     }
 
-    /// Sets whether the scheduler releases requests from now on.
+    /// Sets whether the scheduler releases requests from now on. Returns the heads of the messages
+    /// that the worker then sends.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
         self.turns()
     }
 
-    /// Lets the scheduler release all requests but those of these tenants from now on.
+    /// Lets the scheduler release all requests but those of these tenants from now on. Returns the
+    /// heads of the messages that the worker then sends.
     pub(crate) fn impoverish(&mut self, tenants: &[u32]) -> Vec<(u32, Vec<u8>)> {
         self.set_poor(tenants);
         self.turns()
