@@ -84,7 +84,8 @@ pub(crate) struct Association {
     pub words: Words,
     /// Serial numbers of channels that the peer opened.
     pub opened: Seen,
-    /// The time since which the peer has left a request for an acknowledgement unanswered.
+    /// The time since which the peer has left a hello or a request for an acknowledgement
+    /// unanswered; `None` if there is none.
     pub waits_since: Option<Instant>,
     /// The time at which the last packet of the peer arrived.
     pub heard_at: Instant,
@@ -217,7 +218,8 @@ impl Association {
         }
     }
 
-    /// Returns the end of an association without a channel; `None` if it has one, or is not up.
+    /// Returns the time at which the association ends for lack of a channel; `None` if it has one,
+    /// or is not up.
     fn idle_until(&self) -> Option<Instant> {
         let limit = if self.words.is_initiator { IDLE_OPENER } else { IDLE_ACCEPTOR };
         self.words.idle_since.filter(|_| self.is_up()).map(|since| since + limit)

@@ -20,7 +20,8 @@ pub const DELAY_MAX: Duration = Duration::from_millis(5);
 /// Tyche's largest batch level.
 pub const LEVEL_MAX: u32 = 64;
 
-/// Intervals without a change of level after which Tyche tries the neighbouring levels.
+/// The number of intervals without a change of level after which Tyche tries the neighbouring
+/// levels.
 const STABLE_INTERVALS: u32 = 10;
 
 /// The rule that says when requests leave.

@@ -39,7 +39,7 @@ const LEAST_PART: u32 = 64;
 /// queue.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// The window of a path.
+/// The congestion window of a path, and the state by which it grows and shrinks.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     policy: Policy,
@@ -82,8 +82,8 @@ pub(crate) struct Signal {
 }
 
 impl Control {
-    /// Returns the first window of a path whose packets have at most `packet_bytes` bytes, and of
-    /// which at most `packets_max` are in flight.
+    /// Creates the state of a new path, with its first window. The path's packets have at most
+    /// `packet_bytes` bytes, and at most `packets_max` of them are in flight.
     pub(crate) fn new(policy: Policy, packet_bytes: usize, packets_max: usize) -> Control {
         let packet_bytes = packet_bytes as u32;
         let packets = match policy {

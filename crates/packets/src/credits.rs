@@ -7,8 +7,8 @@ pub(crate) const LEAST: u16 = 2;
 /// The maximum of an association's credits: twice as many packets as one path may have in flight.
 const MOST: usize = 256;
 
-/// The number of credits that all associations together get for each chunk. Peers seldom use their
-/// credits all at once.
+/// The number of credits that all associations together get for each chunk, which is a receive
+/// buffer. Peers seldom use their credits all at once.
 const OVERCOMMIT: usize = 4;
 
 /// Returns the credits of one of `associations` associations that share `chunks` chunks, of which

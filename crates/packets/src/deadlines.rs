@@ -7,7 +7,7 @@ use contract::Instant;
 /// The heap position of an association without a deadline.
 const ABSENT: u32 = u32::MAX;
 
-/// At most one deadline for each of a fixed number of associations.
+/// The deadlines of a fixed number of associations, at most one for each.
 pub(crate) struct Deadlines {
     /// The heap of deadlines and places of associations: no entry at position n is earlier than its
     /// parent, at position (n − 1) / 2.

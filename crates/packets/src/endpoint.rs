@@ -64,7 +64,7 @@ pub struct Endpoint {
     pub(crate) secret: Secret,
     /// Places of associations, by the peer's cookie.
     pub(crate) by_peer: Directory,
-    /// Answers that wait to be sent.
+    /// Answers to packets of the handshake and of unknown associations, which wait to be sent.
     pub(crate) answers: VecDeque<Answer>,
     /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,

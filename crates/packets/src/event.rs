@@ -89,7 +89,7 @@ pub enum Event {
     },
     /// A channel has ended. No further event of the channel follows but `Sent`.
     Closed {
-        /// The channel.
+        /// The channel that has ended.
         conn: ConnId,
         /// The reason for the end.
         reason: CloseReason,

@@ -44,7 +44,7 @@ pub(crate) struct Head {
     pub ack: Option<Ack>,
     /// The number of packets that may be outstanding to the sender.
     pub credits: u16,
-    /// The mark of a sealed packet; `None` if the packet is not sealed.
+    /// The path and the phase of the key of a sealed packet; `None` if the packet is not sealed.
     pub mark: Option<Mark>,
 }
 

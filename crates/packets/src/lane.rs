@@ -7,7 +7,7 @@ use contract::Buf;
 use crate::endpoint::Arrived;
 use crate::station::Station;
 
-/// A path for packets to and from stations. Packets may be lost, repeated and reordered.
+/// A carrier of packets to and from stations. Packets may be lost, repeated and reordered.
 ///
 /// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
 pub trait Lane {

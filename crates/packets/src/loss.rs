@@ -16,7 +16,8 @@ use crate::slab::{Queue, Slab};
 /// one was acknowledged.
 const REORDERED_MAX: u64 = 3;
 
-/// The outcome for packets that are no longer in flight: their pieces, acknowledged or lost.
+/// The pieces of packets that are no longer in flight, in a queue of acknowledged and one of lost
+/// pieces.
 pub(crate) struct Landed {
     pub acked: Queue,
     pub lost: Queue,

@@ -17,7 +17,8 @@ use crate::station::Station;
 /// large ones.
 pub(crate) const SHRINK_PROBES: u8 = 3;
 
-/// The number of unanswered probes after which a path is left, if the association has another one.
+/// The number of unanswered probes after which a path is not used any more, if the association has
+/// another one.
 pub(crate) const DISTRUST_PROBES: u8 = 2;
 
 /// Packets become small after this many round trips in which large packets were lost and none

@@ -35,7 +35,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Returns the state of a path on which nothing has arrived.
+    /// Creates the state of a path on which nothing has arrived.
     pub(crate) fn new() -> Receipt {
         Receipt {
             seen: Seen::default(),

@@ -8,7 +8,8 @@ use contract::Instant;
 /// forgotten, as routes change.
 const EPOCH: Duration = Duration::from_secs(10);
 
-/// The least time after which an acknowledgement is requested for an unanswered packet.
+/// The shortest silence of the peer after which an acknowledgement is requested for a packet in
+/// flight.
 const PROBE_MIN: Duration = Duration::from_millis(1);
 
 /// The longest time for which a receiver delays an acknowledgement.

@@ -179,7 +179,8 @@ mod tests {
         (mark, packet)
     }
 
-    /// The bytes were computed by another implementation of HMAC-SHA256 and AES-GCM.
+    /// Checks sealed packets against bytes that another implementation of HMAC-SHA256 and AES-GCM
+    /// has computed.
     #[test]
     fn packets_are_sealed_as_the_document_says() {
         let [mut client, mut server] = pair(1);

@@ -64,7 +64,8 @@ impl Seals {
         self.of[place as usize] = Of::Greeting(Box::new(greeting));
     }
 
-    /// Returns message 1 of an association that is dialled; `None` for another association.
+    /// Returns message 1 of the handshake of an association that this end has dialled and that is
+    /// not up yet; `None` for another association.
     pub(crate) fn message(&self, place: u32) -> Option<&[u8; HELLO_SEAL_BYTES]> {
         match &self.of[place as usize] {
             Of::Greeting(greeting) => Some(&greeting.message),
@@ -82,7 +83,8 @@ impl Seals {
         Some(accept)
     }
 
-    /// Reads message 1 of a hello; returns `None` if its sender does not have the key.
+    /// Reads message 1 of a hello, and returns the handshake at the accepting end; `None` if the
+    /// hello's sender does not have the key.
     pub(crate) fn hear(&mut self, hello: &PacketHelloBody, message: &[u8]) -> Option<Answering> {
         Answering::new(&self.psk, &mut self.chance, hello, message)
     }
@@ -94,8 +96,8 @@ impl Seals {
         self.of[place as usize] = Of::Up(Box::new((seal, Some(message))));
     }
 
-    /// Returns message 2 of an association that this end has accepted; `None` for another
-    /// association.
+    /// Returns message 2 of the handshake of an association that this end has accepted; `None` for
+    /// another association.
     pub(crate) fn answer(&self, place: u32) -> Option<[u8; ACCEPT_SEAL_BYTES]> {
         match &self.of[place as usize] {
             Of::Up(up) => up.1,

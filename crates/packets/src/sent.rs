@@ -8,7 +8,7 @@ use contract::Instant;
 use crate::piece::Piece;
 use crate::slab::{NONE, Queue, Slab};
 
-/// Number of a path's latest packets that the window remembers.
+/// The number of a path's latest packets that the sent window remembers.
 pub(crate) const SENT_MAX: usize = 128;
 
 /// The state of a packet that was sent.

@@ -37,11 +37,12 @@ pub struct TransportSettings {
     pub first: u32,
 }
 
-/// Received bytes that wait for a buffer.
+/// Bytes received on a connection, of which some have not been copied into a buffer of the user
+/// yet.
 struct Partly {
     place: u32,
     delivery: Delivery,
-    /// The number of bytes already passed on.
+    /// The number of bytes that were copied into buffers.
     at: usize,
 }
 
@@ -53,7 +54,7 @@ struct Caller {
     is_up: bool,
     /// The error with which the network refused the association.
     refusal: Option<i32>,
-    /// Dials without a channel.
+    /// The places of dialled connections that have no channel yet, oldest first.
     waiting: VecDeque<u32>,
     /// The number of dials that never became a connection; it identifies each of them.
     failed: u32,
@@ -146,7 +147,7 @@ impl<L: Lane> Packets<L> {
         hang_up_all(&mut self.endpoint);
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counters of the transport's packets, and its number of associations.
     pub fn reading(&self) -> PacketReading {
         let counted = self.endpoint.counters();
         PacketReading {
@@ -162,7 +163,7 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Returns the number of connections, also of such as still end.
+    /// Returns the number of connections, including dials and connections that are ending.
     pub fn connections(&self) -> usize {
         self.conns.taken()
     }
@@ -310,7 +311,8 @@ impl<L: Lane> Packets<L> {
         self.events.push_back(NetEvent::Closed { conn, reason });
     }
 
-    /// Fails the dials that waited for an association.
+    /// Processes the end of an association: fails the dials that waited for it. If it was up and
+    /// the peer forgot it, or it was idle, they wait for a new association instead.
     fn down(&mut self, association: AssociationId, why: Down) {
         if self.caller.association != Some(association) {
             return;

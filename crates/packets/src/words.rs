@@ -11,8 +11,8 @@ use crate::piece::Kind;
 use crate::pools::Pools;
 use crate::slab::{NONE, Queue};
 
-/// The serial number of a new channel is less than this above the lowest unacknowledged one. The
-/// acceptor remembers twice as many numbers.
+/// The number of serial numbers, from the lowest unacknowledged one on, that new channels may have.
+/// The acceptor remembers twice as many numbers.
 const OPENS_MAX: u64 = 128;
 
 /// The serial numbers of the channels that this end has opened.

@@ -44,7 +44,7 @@ pub enum Clients<'a> {
     Network(IpAddr, u8),
     /// Clients that present this token.
     Token(&'a str),
-    /// Clients of this user.
+    /// Clients of the user of the server's machine that has this number (UID).
     User(u32),
 }
 
@@ -87,7 +87,7 @@ impl AccessRule {
     /// Returns the rights that the rule grants.
     ///
     /// # Errors
-    /// Fails if the word is none of the three.
+    /// Fails if `rights` is not `read`, `write` or `read-write`.
     pub fn granted(&self) -> Result<Rights, Mistake> {
         match self.rights.as_str() {
             "read" => Ok(Rights { read: true, write: false }),

@@ -66,7 +66,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Returns the name of an enabled feature, if there is one.
+    /// Returns the key of a feature that is on; `None` if all are off.
     pub fn any(&self) -> Option<&'static str> {
         let each = [
             ("correct_online", self.correct_online),
@@ -78,7 +78,7 @@ impl Switches {
 }
 
 impl Device {
-    /// The default of [`idle_after`](Self::idle_after).
+    /// The default of [`idle_after`](Self::idle_after): a minute.
     pub const IDLE_AFTER: Duration = Duration::from_secs(60);
 
     /// Returns a device without a model, whose features are all off.
@@ -97,7 +97,8 @@ impl Device {
         }
     }
 
-    /// Returns the `n`-th device of a command line.
+    /// Returns the device that a command line names at position `n`. Its name is `device` and the
+    /// position.
     pub fn from_argument((n, spec): (usize, &String)) -> Device {
         Device::new(format!("device{n}"), spec.clone())
     }
@@ -119,15 +120,15 @@ impl Device {
         Switches { correct_online, bound_depth, fail_fast }
     }
 
-    /// Returns `true` if both have the same name, spec and model. Other settings may differ.
+    /// Returns `true` if two devices have equal names, specs and models. Other settings may differ.
     pub fn is_same_device(&self, other: &Device) -> bool {
         (&self.name, &self.spec, &self.model) == (&other.name, &other.spec, &other.model)
     }
 
-    /// Parses the spec.
+    /// Parses the device's spec.
     ///
     /// # Errors
-    /// Fails if the spec is none.
+    /// Fails if the text is no device spec.
     pub fn validate(&self) -> Result<flash::Spec, Mistake> {
         let parsed = self.spec.parse();
         parsed.map_err(|error| {

@@ -36,7 +36,7 @@ pub struct Host {
 pub struct Secret(pub String);
 
 impl std::fmt::Debug for Secret {
-    /// Writes a placeholder.
+    /// Writes a placeholder instead of the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("…")
     }
@@ -78,10 +78,11 @@ impl Host {
         }
     }
 
-    /// Returns the host with a new key, where the key before goes on until the overlap ends.
+    /// Returns the host with a new key. The key before stays valid beside it until the overlap
+    /// ends.
     ///
     /// # Errors
-    /// Fails if there is no key that could go on.
+    /// Fails if the host has no key yet, or `key` is empty.
     pub fn overlapping(self, key: &str) -> Result<Host, String> {
         match (self.key.clone(), some(key)) {
             (Some(before), Some(key)) if before.0 == key => Ok(self),
@@ -93,7 +94,7 @@ impl Host {
         }
     }
 
-    /// Returns the host with its keys hidden.
+    /// Returns the host with the text `hidden` in the place of each of its keys.
     #[must_use]
     pub fn hidden(self, hidden: &str) -> Host {
         let hide = |key: Option<Secret>| key.map(|_| Secret(hidden.to_owned()));

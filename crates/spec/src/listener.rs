@@ -25,12 +25,12 @@ impl Listener {
     /// The largest number of a listener.
     pub const NUMBER_MAX: u16 = 4096;
 
-    /// Returns a listener of a command line.
+    /// Returns the listener at a URL of a command line, without a number.
     pub fn from_argument(url: &str) -> Listener {
         Listener { url: url.to_owned(), number: None, nth: Nth::default() }
     }
 
-    /// Checks the number.
+    /// Checks the listener's number.
     ///
     /// # Errors
     /// Fails if the number is out of its range.

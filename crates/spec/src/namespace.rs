@@ -89,7 +89,7 @@ impl Namespace {
         }
     }
 
-    /// Returns the first block on the device.
+    /// Returns the number of the namespace's first block on its device.
     ///
     /// # Errors
     /// Fails if the offset is no size.
@@ -97,16 +97,16 @@ impl Namespace {
         offset_in_blocks(&self.offset).map_err(|error| ("offset", format!("offset {error}")))
     }
 
-    /// Returns the size in blocks; `None` for the rest of the device.
+    /// Returns the size of the namespace in blocks; `None` means the rest of the device.
     ///
     /// # Errors
-    /// Fails if the size is none.
+    /// Fails if the text is no size.
     pub fn blocks(&self) -> Result<Option<u64>, Mistake> {
         let blocks = self.size.as_deref().map(size_in_blocks).transpose();
         blocks.map_err(|error| ("size", format!("size {error}")))
     }
 
-    /// Returns the UUID, if there is one.
+    /// Returns the configured UUID; `None` if the namespace has none.
     ///
     /// # Errors
     /// Fails if the text is no UUID.
@@ -123,13 +123,14 @@ impl Namespace {
         self.uuid.as_deref().map(parse).transpose()
     }
 
-    /// Returns the usual form of a UUID.
+    /// Returns the usual text of a UUID: 32 hexadecimal digits in five groups.
     pub fn uuid_text(uuid: &[u8; 16]) -> String {
         let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
-    /// Checks number, name and UUID.
+    /// Checks the namespace's number, name and UUID. Returns the mistakes in them; none if all are
+    /// valid.
     pub fn validate(&self) -> Vec<Mistake> {
         let most = Namespace::NUMBER_MAX;
         let number = self.number.filter(|number| !(1..=most).contains(number));

@@ -30,12 +30,13 @@ pub enum Place {
 }
 
 impl Nth {
-    /// Returns the place of a key of this entry of `table`, or of the entry if it lacks the key.
+    /// Returns the place of a key of this entry of `table`; `None` if the entry does not come from
+    /// a file. If the entry lacks the key, the place means the entry.
     pub fn key(self, table: &'static str, key: &'static str) -> Option<Place> {
         self.0.map(|n| Place::Entry(table, n, Some(key)))
     }
 
-    /// Returns the place of this entry of `table`.
+    /// Returns the place of this entry of `table`; `None` if the entry does not come from a file.
     pub fn entry(self, table: &'static str) -> Option<Place> {
         self.0.map(|n| Place::Entry(table, n, None))
     }

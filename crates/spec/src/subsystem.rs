@@ -86,12 +86,14 @@ pub enum AnaState {
 }
 
 impl Subsystem {
-    /// Returns the qualified name; empty before the first subsystem has got the server's.
+    /// Returns the qualified name of the subsystem; empty if it has none yet. The server gives the
+    /// first subsystem a default name.
     pub fn name(&self) -> String {
         self.nqn.clone().unwrap_or_default()
     }
 
-    /// Returns the subsystem with these namespaces, as pairs of identifier and number.
+    /// Returns the subsystem with these namespaces instead of its own. A pair is the identifier in
+    /// the subsystem (NSID) and the server's number of a namespace.
     pub fn with_namespaces(&self, listed: Vec<(u32, u16)>) -> Subsystem {
         let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
         Subsystem { namespaces: Some(each.collect()), ..self.clone() }

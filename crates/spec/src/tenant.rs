@@ -83,7 +83,7 @@ impl Tenant {
         }
     }
 
-    /// Checks whether a text may be the note of a tenant. An empty text is none.
+    /// Checks whether a text may be the note of a tenant. An empty text means no note.
     ///
     /// # Errors
     /// Fails with what was expected.
@@ -97,7 +97,7 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant with `first` as its device if it names none.
+    /// Returns the tenant with `first`, the first device, as its device if it names none.
     pub fn on(self, first: Option<&str>) -> Tenant {
         Tenant { device: self.device.or_else(|| first.map(str::to_owned)), ..self }
     }

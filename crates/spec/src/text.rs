@@ -3,7 +3,7 @@
 use contract::BLOCK_BYTES;
 use flash::{SizeError, parse_size};
 
-/// The most bytes of a name of a device, a namespace or a tenant.
+/// The maximum length of the name of a device, a namespace or a tenant, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
 
 /// Checks whether a device or a namespace may have this name. A name of digits alone would be taken
@@ -24,7 +24,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Parses a size such as `16MiB`; returns it in blocks.
+/// Parses a size such as `16MiB`, and returns it in blocks of 512 bytes.
 ///
 /// # Errors
 /// Fails with the text, and with what was expected.
@@ -33,7 +33,7 @@ pub fn size_in_blocks(text: &str) -> Result<u64, String> {
     Ok(bytes / BLOCK_BYTES as u64)
 }
 
-/// Parses an offset such as `16MiB` or `0`; returns it in blocks.
+/// Parses an offset such as `16MiB` or `0`, and returns it in blocks of 512 bytes.
 ///
 /// # Errors
 /// Fails with the text, and with what was expected.
@@ -65,7 +65,7 @@ pub fn check_nqn(nqn: &str) -> Result<(), String> {
     Err(format!("NQN {nqn:?}; expected {expected}"))
 }
 
-/// Returns `true` for hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+/// Returns `true` if the text is a UUID: hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 fn is_uuid(text: &str) -> bool {
     let mut groups = text.split('-');
     let is_group = |group: &str, digits| {

@@ -105,8 +105,8 @@ fn an_idle_association_sends_a_question_in_twenty_seconds() {
     assert!(world.steps - steps < 500, "endpoints sleep: {} steps", world.steps - steps);
 }
 
-/// The server is killed after it has acknowledged the requests of a client, so that nothing is in
-/// flight.
+/// Checks that a client soon notices that a server was killed that had acknowledged all of its
+/// requests, so that nothing is in flight.
 #[test]
 fn a_client_that_waits_for_a_killed_server_asks_soon() {
     let mut arena = Arena::new(16 << 10);

@@ -71,7 +71,8 @@ fn at(host: u8, port: u16) -> Station {
     Station::Internet(SocketAddr::from(([10, 1, 0, host], port)))
 }
 
-/// A packet may go astray to another one of several workers, which must not end the association.
+/// Checks that a packet that went astray to another worker gets no answer, since a reset would end
+/// its association, and that a packet of nobody's association is answered with a reset.
 #[test]
 fn what_is_another_workers_is_dropped_and_what_is_nobodys_is_answered() {
     let mut arena = Arena::default();
