@@ -1,5 +1,5 @@
-//! The kernel's run and wait times of the workers' threads: each thread opens its own account, and
-//! other threads read it.
+//! The times for which the workers' threads waited for a processor, as the kernel counts them. Each
+//! thread opens its own account in the kernel, and other threads read it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,15 +7,16 @@ use std::time::Duration;
 use control::WorkerController;
 use io::{ThreadAccount, Waits};
 
-/// The kernel's accounts of the workers' threads, by worker. Clones are cheap and share the
-/// accounts.
+/// The kernel's accounts of the workers' threads, by worker: how long each thread has waited for a
+/// processor. Clones are cheap and share the accounts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     all: Arc<[OnceLock<Option<ThreadAccount>>]>,
 }
 
 impl Accounts {
-    /// Creates accounts for this many workers, which `controller` reads from now on.
+    /// Creates an empty account for each of `workers` threads. From now on, `controller` reads from
+    /// it how long the worker's thread has waited for a processor.
     pub(crate) fn watched_by(controller: &mut WorkerController, workers: usize) -> Accounts {
         let accounts = Accounts { all: (0..workers).map(|_| OnceLock::new()).collect() };
         for worker in 0..workers {
@@ -30,7 +31,7 @@ impl Accounts {
         accounts
     }
 
-    /// Opens the account of the calling thread, which runs this worker.
+    /// Opens the kernel's account of the calling thread, which runs worker number `worker`.
     pub(crate) fn open(&self, worker: usize) {
         self.all[worker].get_or_init(ThreadAccount::of_this_thread);
     }
@@ -41,7 +42,8 @@ impl Accounts {
         self.all[worker].get()?.as_ref()?.waits()
     }
 
-    /// Returns the wait times of all workers, by worker; unknown ones are empty.
+    /// Returns the wait times of all workers, by worker. Where the wait times are unknown, they are
+    /// zero.
     pub(crate) fn waits(&self) -> Vec<Waits> {
         (0..self.all.len()).map(|worker| self.waits_of(worker).unwrap_or_default()).collect()
     }

@@ -28,14 +28,16 @@ use address::default_socket;
 pub use address::where_to_look;
 pub(crate) use address::{Wanted, default_place, needs, tls_place};
 
-/// The steps of `nice` by which threads that answer operators come after workers. When both want a
-/// processor, a worker gets ten times the time of an answering thread.
+/// The steps of `nice` by which the priority of threads that answer operators is below the
+/// workers'. When both want a processor, a worker gets about ten times the time of an answering
+/// thread.
 const STEPS: u8 = 10;
 
-/// The permissions of the socket: the user who runs the server, and root.
+/// The permissions of the admin API's Unix socket: only the server's user, and root, may connect.
 const MODE: u32 = 0o600;
 
-/// A running admin API. Dropping it removes the file of its Unix socket.
+/// A running admin API or metrics endpoint. Dropping it removes the file of its Unix socket, if it
+/// has one.
 #[derive(Debug)]
 pub(crate) struct Opened {
     listener: Listener,
@@ -45,7 +47,8 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Returns the listener's socket and addresses for a successor.
+    /// Returns the listening socket, with its purpose and its configured address, for the
+    /// successor.
     pub(crate) fn socket(&self) -> Socket {
         Socket::of(&self.listener, self.role, self.wanted.clone())
     }
@@ -53,12 +56,13 @@ impl Opened {
 
 /// The parts of a running server that the admin API shows and changes.
 pub(crate) struct Crew {
-    /// The commands to the workers.
+    /// The sender of commands to the workers.
     pub(crate) commands: WorkerCommands,
-    /// The processors to which the workers are pinned, in worker order.
+    /// The processors to which the workers are pinned, in worker order; `None` if they are not
+    /// pinned.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) live: Arc<Live>,
-    /// The recalibrations of the server's devices.
+    /// The recalibrations of the server's devices, which operators start, watch and cancel.
     pub(crate) recalibrations: Arc<Recalibrations>,
 }
 
@@ -81,15 +85,16 @@ impl ServerParts for Crew {
 pub(crate) struct Office {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,
-    /// The credentials of remote operators, with the files that they were read from.
+    /// The certificate and the operators' tokens for `https://`, with the files that they were read
+    /// from; `None` if the configuration names no such files.
     credentials: Option<(Arc<Credentials>, CredentialFiles)>,
 }
 
 impl Office {
-    /// Opens the files that the configuration names.
+    /// Opens the audit log, and reads the certificate, key and tokens that the configuration names.
     ///
     /// # Errors
-    /// A file cannot be opened.
+    /// A file cannot be opened or read, or an `https://` address lacks one of its files.
     pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
         let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
         let credentials = match CredentialFiles::of(config)? {
@@ -109,7 +114,8 @@ impl Office {
     }
 
     /// Starts the admin API at its configured address, or at the default one if possible. Only a
-    /// configured address has to be available. The API of a successor is held until the take-over.
+    /// configured address has to be available. The API of a successor accepts no connections until
+    /// the take-over.
     pub(crate) fn serve(
         &self,
         tenants: &Tenants,
@@ -231,8 +237,8 @@ impl Office {
         reloaded
     }
 
-    /// Records in the audit log that this process has taken over. The predecessor opened the log by
-    /// its path at each rotation, while this process opened it before.
+    /// Opens the audit log again by its path, and records that this process has taken over from its
+    /// predecessor. The predecessor may have rotated the log since this process opened it.
     pub(crate) fn has_taken_over(&self, about: &str) {
         if let Some(Err(error)) = self.audit.as_ref().map(|audit| audit.reopen()) {
             tracing::error!(
@@ -267,7 +273,8 @@ impl Office {
     }
 }
 
-/// An audit log whose records are counted.
+/// An audit log that also counts, for the metrics, the records that were kept and those that are
+/// pending because they could not be written.
 struct Counted(Arc<AuditFile>);
 
 impl Journal for Counted {
@@ -295,9 +302,9 @@ fn warn_of_none(why: &str) {
     );
 }
 
-/// Lowers the priority of a thread that answers operators, and of the threads that it starts, below
-/// the workers'. Such a thread holds nothing that a worker waits for, except the lock of an NVMe
-/// fabric, for which workers sleep (`Wakers::give_way`).
+/// Lowers the priority of the calling thread, which answers operators, and of the threads that it
+/// starts, below the workers'. Such a thread holds nothing that a worker waits for, except the lock
+/// of an NVMe fabric, for which workers sleep (`Wakers::give_way`).
 fn give_way() {
     if let Err(error) = io::lower_priority(STEPS) {
         tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
@@ -309,7 +316,8 @@ fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {
         .map_err(|error| format!("cannot start the admin API: {error}"))
 }
 
-/// Opens the metrics endpoint at its own address; a successor's is held until the take-over.
+/// Starts the metrics endpoint at a loopback address. With `successor`, the endpoint takes the
+/// predecessor's socket, and accepts no connections until the take-over.
 pub(crate) fn open_metrics(
     address: SocketAddr,
     scraped: Router,

@@ -22,7 +22,7 @@ use serde::Serialize;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// The time limit for a write to disk.
+/// The longest time that a caller waits for the writer to make a line durable.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum number of orders queued for the writer: more than the connections of the admin API, each
@@ -70,7 +70,7 @@ struct OpenLog {
     written: usize,
 }
 
-/// A record with its time, in UTC.
+/// A line of the audit log: a record with its time, in UTC.
 #[derive(Serialize)]
 struct Line<'a> {
     time: String,
@@ -88,10 +88,10 @@ impl AuditFile {
         AuditFile::open_with(path, WAIT_MAX)
     }
 
-    /// Checks that the file can be opened, without creating it.
+    /// Checks that an audit log can be opened or created at this path, without creating it.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The file exists and cannot be opened, or its directory does not exist.
     pub(crate) fn foresee(path: &Path) -> Result<(), String> {
         check_kind(path).map_err(|error| say(path, &error))?;
         let opened = OpenOptions::new().append(true).open(path).map(drop);
@@ -259,8 +259,8 @@ impl OpenLog {
     }
 }
 
-/// Returns an error if the path is not a regular file: with a pipe, every change would wait for a
-/// reader.
+/// Returns an error if something else than a regular file is at the path: with a pipe, every change
+/// would wait for a reader.
 fn check_kind(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(io::Error::other("it is no file")),
@@ -281,7 +281,8 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     Ok((file, is_torn(path)?))
 }
 
-/// Returns true if a file ends in the middle of a line.
+/// Returns `true` if a file ends in the middle of a line; `false` too if the server may not read
+/// it.
 fn is_torn(path: &Path) -> io::Result<bool> {
     // One that its writer may not read is taken for whole.
     let Ok(mut file) = File::open(path) else { return Ok(false) };

@@ -19,7 +19,8 @@ pub(crate) enum Subject {
 
 type Complaint = (Subject, String);
 
-/// The complaints of all workers.
+/// The queue of all workers' complaints, and the complaints that the control plane took out of it
+/// and nobody has asked for.
 #[derive(Debug)]
 pub(crate) struct Complaints {
     sender: Sender<Complaint>,
@@ -35,7 +36,7 @@ impl Default for Complaints {
 }
 
 impl Complaints {
-    /// Adds a complaint, on a worker's thread.
+    /// Adds a worker's complaint about an order to the queue, with its reason. Never waits.
     pub(crate) fn add(&self, about: Subject, why: String) {
         self.sender.send((about, why)).expect("both ends live equally long");
     }

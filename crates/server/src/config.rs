@@ -99,16 +99,17 @@ pub struct Config {
 /// The facts about devices that the state file keeps, by the devices' names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct KnownDevices {
-    /// Texts of the models that operators named while the server ran.
+    /// Texts of the models that operators gave to devices while the server ran, by device.
     pub(crate) named_models: BTreeMap<String, String>,
-    /// Measured models that replace the named ones.
+    /// Models that a recalibration measured, which replace the configured models, by device.
     pub(crate) measured_models: BTreeMap<String, KeptModel>,
     /// Identities of the disks that served earlier, by device.
     pub(crate) disks: BTreeMap<String, String>,
 }
 
 impl Config {
-    /// Gives every device this model.
+    /// Sets the model of every configured device, or of the default device if none is configured.
+    /// `model` is a file or the name of a built-in model.
     pub(crate) fn set_model(&mut self, model: &str) {
         if self.device.is_empty() {
             self.device.push(Device::from_argument((0, &DEFAULT_DEVICE.to_owned())));
@@ -160,8 +161,9 @@ impl Config {
         rules.map(|(n, rule)| (n + 1, rule.tenant_name()))
     }
 
-    /// Returns the access rules; without any rule everybody may do everything. `find` returns the
-    /// tenant of a name. Invalid rules add to `mistakes` and are left out.
+    /// Returns the access rules; without any rule everybody may do everything. `is_known` returns
+    /// `true` for namespaces that exist, `find` the tenant of a name. Invalid rules add to
+    /// `mistakes` and are left out.
     pub(crate) fn access(
         &self,
         is_known: impl Fn(NamespaceId) -> bool,
@@ -244,7 +246,8 @@ impl Config {
         self.subsystems_named(crate::machine::own_name)
     }
 
-    /// Returns `true` if the first subsystem gets its name from the server.
+    /// Returns `true` if the server itself names the first subsystem, since the configuration gives
+    /// no NQN for it.
     pub(crate) fn leaves_name(&self) -> bool {
         self.subsystem.first().is_none_or(|first| first.nqn.is_none())
     }
@@ -300,7 +303,8 @@ impl Config {
         all
     }
 
-    /// Returns the place in the file of the listener that has this number in its entry.
+    /// Returns the place of a listener's URL in the configuration file; `None` if no entry has this
+    /// number.
     pub(crate) fn place_of_listener(&self, number: u16) -> Option<Place> {
         let found = self.listen.iter().find(|one| one.number == Some(number))?;
         found.nth.key("listen", "url")
@@ -332,8 +336,8 @@ impl Config {
         all
     }
 
-    /// Returns the configuration of a server that reloads this one and runs with `old`, and the names
-    /// of the differing parts that need a restart.
+    /// Returns the configuration that applies once a server that runs with `old` has reloaded this
+    /// one, and the names of the changed parts that need a restart.
     pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
         let parts = [
             ("workers", self.workers == old.workers),
@@ -356,7 +360,8 @@ impl Config {
     }
 }
 
-/// Converts an access rule for workers. An error names the invalid key.
+/// Converts a configured access rule into the rule that workers check, for this tenant. An error
+/// names the invalid key.
 fn rule(
     config: &AccessRule,
     is_known: impl Fn(NamespaceId) -> bool,

@@ -16,7 +16,8 @@ pub(crate) struct CredentialFiles {
 }
 
 impl CredentialFiles {
-    /// Returns the files that a configuration names, or `None` if it needs and names none.
+    /// Returns the files if the configuration names all three. Returns `None` if it does not and
+    /// has no `https://` address, and an error if it has one.
     pub(crate) fn of(config: &AdminConfig) -> Result<Option<CredentialFiles>, String> {
         let files = (&config.certificate, &config.key, &config.tokens);
         let (Some(certificate), Some(key), Some(tokens)) = files else {
@@ -58,7 +59,7 @@ pub fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// Reads a file that only its owner may read.
+/// Reads a text file with a secret. Fails if others than its owner may read the file.
 pub fn read_secret(path: &Path) -> Result<String, String> {
     io::read_secret(path).map_err(|error| error.to_string())
 }

@@ -20,28 +20,29 @@ use crate::config::{Config, Mistakes, Place, Space, exports};
 use crate::listen::{ListenAt, Protocol};
 use crate::machine::machine_id;
 
-/// The size of blocks that hosts see, unless a device needs larger ones.
+/// The size in bytes of the logical blocks of every NVMe namespace. Devices with larger blocks
+/// report these as physical blocks.
 const BLOCK_BYTES: u32 = 512;
 
 /// The interval between attempts to take the fabric's lock while the thread that holds it is not
 /// running.
 const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 
-/// The inputs from which a fabric is configured.
+/// The inputs from which the configuration of the NVMe fabric is derived.
 pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
-    /// The listeners.
+    /// The listeners of all protocols.
     pub(crate) listeners: Vec<Entrance<'a>>,
-    /// `true` if the fabric exists already, and so is configured whatever protocol the listeners
-    /// have.
+    /// `true` if the NVMe fabric exists already. It is then configured even if no listener speaks
+    /// NVMe now.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
-    /// The geometries of the devices.
+    /// The geometries of the devices, by device index.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
 }
 
-/// A listener, as the fabric needs it.
+/// A listener with its address, from which the fabric derives a port.
 pub(crate) struct Entrance<'a> {
     pub(crate) at: &'a ListenAt,
     /// The address that the listener is bound to, or is to be bound to.
@@ -83,8 +84,9 @@ impl Wakers {
         start(&self.0.calculator, "nvme-auth", compute)
     }
 
-    /// Starts the thread that stores reservations when one has changed. It starts with the server
-    /// for the reason of the computing thread.
+    /// Starts the thread that stores reservations when one has changed. It calls `keep` whenever it
+    /// is woken. Like the computing thread, it has to start with the server, to inherit the normal
+    /// priority.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -151,7 +153,8 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 }
 
 impl Plan<'_> {
-    /// Returns the fabric's configuration, or `None` if no listener ever spoke NVMe.
+    /// Returns the fabric's configuration; `None` if no listener ever spoke NVMe. `tenant` returns
+    /// the tenant of a name.
     ///
     /// # Errors
     /// All mistakes of the configuration. They are reported even without an NVMe listener, since
@@ -166,7 +169,8 @@ impl Plan<'_> {
         Ok(is_wanted.then_some(config))
     }
 
-    /// Returns the fabric's configuration without the parts that are mistaken.
+    /// Returns the fabric's configuration without its mistaken parts, and adds the mistakes to
+    /// `mistakes`. `tenant` returns the tenant of a name.
     pub(crate) fn config_or(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
@@ -214,7 +218,8 @@ impl Plan<'_> {
         all
     }
 
-    /// Returns the registered hosts. Mistakes name the host and never a key.
+    /// Returns the configured NVMe hosts, with their keys and tenants. Mistakes name the host and
+    /// never a key.
     fn hosts(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
@@ -333,7 +338,8 @@ impl Plan<'_> {
         })
     }
 
-    /// Returns a subsystem's configured ANA states, each of a namespace group through a listener.
+    /// Returns a subsystem's configured ANA states: for each, the port of the listener, the
+    /// namespace group, and the state of that group through the listener.
     fn ana(
         &self,
         config: &spec::Subsystem,
@@ -378,7 +384,7 @@ impl Plan<'_> {
     }
 }
 
-/// Converts an access state to the protocol's type.
+/// Converts a configured ANA state to the type of the NVMe protocol.
 fn ana_state(state: spec::AnaState) -> AnaState {
     match state {
         spec::AnaState::Optimized => AnaState::OPTIMIZED,

@@ -5,16 +5,16 @@ use std::fs;
 use crate::fabric::uuid_of;
 use crate::machine::machine_id;
 
-/// The files in which nvme-cli keeps the identity.
+/// The file in which nvme-cli keeps the machine's NQN as an NVMe host.
 const NQN_FILE: &str = "/etc/nvme/hostnqn";
 const ID_FILE: &str = "/etc/nvme/hostid";
 
 /// The machine's identity as an NVMe host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// The qualified name.
+    /// The NVMe Qualified Name (NQN).
     pub nqn: String,
-    /// The host identifier.
+    /// The 128-bit host identifier.
     pub id: [u8; 16],
 }
 

@@ -20,7 +20,7 @@ use crate::config::{effective::Effective, exposure::exposed, schema};
 use crate::live::Setup;
 use crate::serve::{check_config, preview::Preview, state_file};
 
-/// The beginning of an exported document.
+/// The comment at the beginning of an exported state document.
 const HEAD: &str = "# The state of a nearflash server. `nearflash state import` reads it.\n";
 
 /// Check and show configuration files
@@ -232,7 +232,8 @@ fn export(beside: &Beside<'_>, files: &Files, output: Option<&Path>) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Imports a set-up into the state file of a server that does not run.
+/// Imports a set-up into the state file of a server that does not run. With `dry_run`, only returns
+/// what would change.
 fn import(
     setup: &Setup,
     file: &Path,
@@ -296,7 +297,8 @@ fn check_owner(state: &Path) -> Result<(), String> {
     }
 }
 
-/// Asks the running server whether it would take the tenants of a set-up while it runs.
+/// Asks the running server, in a dry run, whether it would admit the tenants of a set-up, and
+/// prints the answer. Returns [`ExitCode::FAILURE`] if it would not.
 fn ask_of_promises(beside: &Beside<'_>, setup: &Setup) -> Result<ExitCode, String> {
     let document = setup.clone().of_tenants().to_toml()?;
     let asked = ImportState { document, dry_run: true };

@@ -33,11 +33,12 @@ pub struct ListenAt {
     /// The namespace of requests that name none: all of protocol `reflex` version 1. For NBD, the
     /// export with the empty name.
     pub namespace: NamespaceId,
-    /// The tenant of clients that get none from an access rule, such as all of version 1.
+    /// The name of the tenant of clients for which no access rule names one; `None` for the default
+    /// tenant.
     pub tenant: Option<String>,
-    /// The address that discovery tells NVMe hosts, if it differs from `endpoint`.
+    /// The address that discovery tells NVMe hosts; `None` for the address of `endpoint`.
     pub advertised: Option<SocketAddr>,
-    /// The permissions of a Unix socket's file.
+    /// The permission bits of the file, if the listener is a Unix socket.
     pub mode: u32,
     /// The TLS settings of the listener's connections; `None` without TLS.
     pub tls: Option<TlsFiles>,
@@ -258,7 +259,8 @@ impl ListenAt {
         Ok(())
     }
 
-    /// Binds the listener and starts to listen, for so many workers.
+    /// Binds the listener and starts to listen. `workers` is the number of workers that will share
+    /// the queues of a network card.
     pub fn bind(&self, options: &TcpOptions, workers: usize) -> Result<Listener, String> {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),

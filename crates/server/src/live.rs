@@ -76,7 +76,7 @@ use world::World;
 
 /// The configuration of a running server, which operators and reloads change.
 pub(crate) struct Live {
-    /// The parts of the server that a change reaches.
+    /// Applies changes to the workers, the NVMe fabric and the other parts of the server.
     reconciler: Reconciler,
     /// `true` if changes are kept across restarts.
     keeps_changes: bool,
@@ -84,14 +84,15 @@ pub(crate) struct Live {
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// The changing state, locked while a change is made, and so while the disk stores it.
     inner: Mutex<Inner>,
-    /// `true` if an operator has waited for the lock of `inner` in vain.
+    /// `true` if an operator has waited for the lock of `inner` in vain. The next one then gives up
+    /// soon.
     is_stuck: AtomicBool,
     drains: Drains,
 }
 
 impl Live {
-    /// Creates the live state of a server with this configuration and these changes, which `store`
-    /// keeps.
+    /// Creates the live state of a server with this configuration and these changes. Further
+    /// changes are kept in `store`, or in memory only if it is `None`.
     pub(crate) fn new(
         ground: Ground,
         open: Vec<Open>,
@@ -167,38 +168,40 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Takes the lock for an operator's change. Waits as [`lock_soon`](wait::lock_soon) does.
+    /// Locks the state for an operator's change, and fails if that takes long, as
+    /// [`lock_soon`](wait::lock_soon) does.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         wait::lock_soon(&self.reconciler.ground.clock, &self.inner, &self.is_stuck)
     }
 
-    /// Takes the lock for an operator's change, unless another process takes over.
+    /// Locks the state for an operator's change. Fails while another process takes over.
     fn lock_thawed(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         let inner = self.lock_for_change()?;
         inner.check_thawed()?;
         Ok(inner)
     }
 
-    /// Takes the lock for a change that must not be made while the predecessor has requests at the
-    /// devices.
+    /// Locks the state for a change that must not be made while the predecessor has requests at the
+    /// devices. Waits for those first.
     fn begin(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         self.reconciler.await_older()?;
         self.lock_thawed()
     }
 
-    /// Returns the sockets for a successor, and the closed listeners that still have connections.
+    /// Returns the sockets of the open listeners, for a successor, and the closed listeners that
+    /// may still have connections.
     pub(crate) fn open_sockets(&self) -> (Vec<Arc<crate::upgrade::Socket>>, Vec<ListenAt>) {
         let inner = self.lock();
         let sockets = inner.open.iter().map(|open| open.socket.clone()).collect();
         (sockets, inner.departed.clone())
     }
 
-    /// Sets the removals of namespaces that the predecessor has seen.
+    /// Sets the record of removed namespaces to the predecessor's.
     pub(crate) fn set_removals(&self, removals: Removals) {
         self.lock().removals = removals;
     }
 
-    /// Returns the removals of namespaces that the server has seen.
+    /// Returns the record of the namespaces that this server and its predecessors have removed.
     pub(crate) fn removals(&self) -> Removals {
         self.lock().removals.clone()
     }
@@ -210,7 +213,7 @@ impl Live {
         self.reconciler.show(&inner);
     }
 
-    /// Stores pending data, and forbids further changes.
+    /// Stores pending tenants and forbids further changes, because another process may take over.
     ///
     /// # Errors
     /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a
@@ -235,7 +238,7 @@ impl Live {
         })
     }
 
-    /// Allows changes again.
+    /// Allows changes again after [`freeze`](Live::freeze), because no other process takes over.
     pub(crate) fn thaw(&self) {
         let keeps_later = {
             let mut inner = self.lock();

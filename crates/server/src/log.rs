@@ -23,10 +23,10 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-/// Events that one place in the code may write in a [`PERIOD`].
+/// Maximum number of events, errors aside, that one place in the code may write in a [`PERIOD`].
 const BURST: u32 = 20;
 
-/// Errors that one place in the code may write in a [`PERIOD`].
+/// Maximum number of errors that one place in the code may write in a [`PERIOD`].
 const BURST_OF_ERRORS: u32 = 100;
 
 /// The period over which events are counted.
@@ -39,7 +39,7 @@ const TOLD_MAX: usize = 64;
 /// limit.
 const CELLS: usize = 256;
 
-/// The target of events that report changes by operators.
+/// The target of events that report changes by operators. The limits do not apply to it.
 const AUDIT: &str = "audit";
 
 /// The form of a line.
@@ -113,8 +113,8 @@ pub fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
-/// Parses the command line. If it makes no sense, the process ends with a message in the form of
-/// all others.
+/// Parses the command line. If that fails, writes the reason in the form of all other messages and
+/// ends the process.
 pub fn parsed<C: clap::Parser>() -> C {
     C::try_parse().unwrap_or_else(|error| match error.to_string().strip_prefix("error: ") {
         Some(why) => {
@@ -125,7 +125,7 @@ pub fn parsed<C: clap::Parser>() -> C {
     })
 }
 
-/// The exit code of a command line that makes no sense.
+/// The exit code for a command line that cannot be parsed.
 const USAGE: i32 = 2;
 
 /// Writes a line without waiting for the reader of standard error: a thread waits instead. Lines
@@ -138,7 +138,7 @@ pub(crate) fn tell(line: String) {
 /// A thread that writes lines one after the other.
 struct Teller {
     lines: SyncSender<String>,
-    /// Lines that were dropped for lack of room.
+    /// The number of lines that were dropped for lack of room, since a line was last queued.
     left_out: AtomicU64,
 }
 
@@ -163,10 +163,11 @@ impl Teller {
     }
 }
 
-/// The number of events written from each place in the code, shared by all threads.
+/// The limit, for all threads together, on the events other than errors that each place in the code
+/// writes.
 static LIMITS: Throttle = Throttle::new(BURST);
 
-/// The number of errors written from each place in the code, shared by all threads.
+/// The limit, for all threads together, on the errors that each place in the code writes.
 static ERRORS: Throttle = Throttle::new(BURST_OF_ERRORS);
 
 struct Throttle {
@@ -176,7 +177,7 @@ struct Throttle {
 }
 
 struct Cell {
-    /// The number of the period that is counted.
+    /// The number of the period in which `written` is counted; 0 before the first event.
     period: AtomicU64,
     written: AtomicU32,
 }

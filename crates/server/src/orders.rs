@@ -46,11 +46,11 @@ impl Marks {
 pub(crate) enum Order {
     /// Drain until [`Orders::stops_by`], then end. A second order changes the time.
     Stop,
-    /// Stop or resume accepting connections.
+    /// Stop accepting connections (`true`), or resume it (`false`).
     Hold(bool),
     /// Listen at a new listener.
     Listen(ListenerId, Listener),
-    /// Refuse the connections of a listener, or accept them again.
+    /// Refuse new connections at a listener (`true`), or accept them again (`false`).
     Refuse(ListenerId, bool),
     /// Close a listener for good.
     Close(ListenerId),
@@ -72,9 +72,9 @@ pub(crate) struct Orders {
     stop_by: AtomicU64,
     /// The listeners that refuse connections.
     turning: Marks,
-    /// Workers that have drained.
+    /// The number of workers that have drained.
     drained: AtomicUsize,
-    /// `true` if another process has taken over.
+    /// `true` if another process has taken over the listeners and the connections.
     given: AtomicBool,
     complaints: Complaints,
 }
@@ -185,7 +185,7 @@ impl Orders {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    /// Orders all workers to stop or resume accepting connections.
+    /// Orders all workers to stop accepting connections if `is_held`, else to resume it.
     pub(crate) fn hold(&self, is_held: bool, wakers: &[Waker]) {
         self.tell(wakers, || Order::Hold(is_held));
     }
@@ -258,7 +258,7 @@ impl Orders {
         self.complaints.take(Subject::Listener(id))
     }
 
-    /// Notes the number of orders that a worker has carried out.
+    /// Sets the number of orders that a worker has carried out so far.
     pub(crate) fn done(&self, worker: usize, orders: u64) {
         self.workers[worker].done.store(orders, Ordering::Release);
     }
@@ -282,7 +282,7 @@ impl Orders {
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Notes that a worker's thread runs.
+    /// Records that a worker has shown that its thread runs.
     pub(crate) fn answer(&self, worker: usize) {
         self.workers[worker].asked.store(false, Ordering::Release);
     }
@@ -292,7 +292,7 @@ impl Orders {
         self.workers.iter().all(|worker| !worker.asked.load(Ordering::Acquire))
     }
 
-    /// Notes that a worker drains and has nothing in flight, so that it sends no more requests to
+    /// Records that a worker drains and has nothing in flight, so that it sends no more requests to
     /// devices.
     pub(crate) fn quiet(&self, worker: usize) {
         self.workers[worker].quiet.store(true, Ordering::Release);
@@ -303,12 +303,12 @@ impl Orders {
         self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }
 
-    /// Notes that another process has taken over everything.
+    /// Records that another process has taken over the listeners and the connections.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Release);
     }
 
-    /// Returns true if another process has taken over everything.
+    /// Returns `true` if another process has taken over the listeners and the connections.
     pub(crate) fn are_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
     }

@@ -102,7 +102,7 @@ impl Places {
         }
     }
 
-    /// Removes the device at an index; the device is closed with its last queue. `is_left` means
+    /// Removes the device at an index. The device is closed when its last queue is. `is_left` means
     /// that no worker has it open, so that the index can be reused.
     pub(crate) fn remove(&self, place: usize, is_left: bool) {
         let mut all = self.0.write().expect("no holder of this lock panics");

@@ -29,13 +29,13 @@ use crate::interface::Chosen;
 use crate::places::Places;
 use crate::wait;
 
-/// The interval at which devices are checked.
+/// The interval at which devices are checked for drift and idleness.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The least time between a device's measurement and its next automatic one.
 const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 
-/// The number of times that a recalibration gives way to load and starts again.
+/// The number of times that a recalibration may give way to load. After the last one it is refused.
 const GIVE_WAY_MAX: u32 = 20;
 
 /// The number of attempts to reserve scratch space while an operator's change blocks it.
@@ -57,7 +57,7 @@ pub(crate) struct Tools {
     pub(crate) places: Arc<Places>,
     pub(crate) clock: Clock,
     pub(crate) accounts: Accounts,
-    /// The number of workers, which is also the number of the probes' scheduler.
+    /// The number of workers, which is also the index of the probes' scheduler.
     pub(crate) workers: usize,
     pub(crate) chosen: Chosen,
 }
@@ -222,7 +222,7 @@ impl Recalibrations {
         }
     }
 
-    /// Stops beginning jobs of a device that is about to be removed.
+    /// Forbids new recalibrations of a device that is about to be removed.
     ///
     /// # Errors
     /// The device is being measured.
@@ -239,7 +239,8 @@ impl Recalibrations {
         Ok(())
     }
 
-    /// Notes that a device that was about to close has closed, or stays.
+    /// Ends the removal of a device. If `is_gone`, its policy and its job are dropped; else it
+    /// stays and may be recalibrated again.
     pub(crate) fn device_left(&self, device: &str, is_gone: bool) {
         let mut inner = self.lock();
         inner.leaving = None;
@@ -294,7 +295,8 @@ impl Recalibrations {
         }
     }
 
-    /// Notes how long devices have been idle, and begins automatic recalibrations.
+    /// Updates since when each device has been idle, and begins automatic recalibrations of drifted
+    /// devices.
     fn look_at_devices(&self, idle_since: &mut HashMap<String, Instant>) {
         let now = self.tools.tenants.now();
         let devices = self.tools.tenants.registry().device_flows();
@@ -559,8 +561,8 @@ impl Recalibrations {
         }
     }
 
-    /// Cancels all recalibrations and begins none while another process takes over, or allows them
-    /// again.
+    /// With `true`, cancels the running recalibration, waits for its end, and lets none begin while
+    /// another process takes over. With `false`, lets them begin again.
     pub(crate) fn halt(&self, is_halted: bool) {
         self.lock().is_halted = is_halted;
         let is_over = || self.lock().probing.is_none();
@@ -599,7 +601,8 @@ impl Job {
         Job { told, scratch: None, held: None, is_cancelled: false, changed_at: now }
     }
 
-    /// Applies a changed policy to the device's job.
+    /// Applies a changed policy to the device's job: an automatic job that the policy no longer
+    /// allows is cancelled, or gets the new scratch namespace if it waits.
     fn follow(&mut self, policy: &Policy, now: Instant) {
         if policy.wants(self) {
             return;

@@ -319,7 +319,7 @@ fn has_packets(listen: &[ListenAt]) -> bool {
     listen.iter().any(|at| at.endpoint.is_of_packets())
 }
 
-/// Takes the signals that end a server.
+/// Makes `signals` receive SIGTERM and SIGINT, which end a server.
 fn take_ends(signals: &Signals) -> Result<(), String> {
     let taken = [SIGTERM, SIGINT].into_iter().try_for_each(|signal| signals.add_signal(signal));
     taken.map_err(|error| format!("cannot take signals: {error}"))

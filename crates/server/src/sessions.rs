@@ -45,8 +45,8 @@ impl ByListener {
         self.shared.access.open(peer, b"", "", own).is_ok()
     }
 
-    /// Returns this worker's access to the fabric. The fabric may have been created by a new
-    /// listener.
+    /// Returns this worker's access to the NVMe fabric, which a new listener may just have created;
+    /// `None` while there is no fabric.
     fn desk(&mut self) -> Option<&Rc<WorkerFabric>> {
         if self.desk.is_none() {
             let fabric = self.fabric.get()?;

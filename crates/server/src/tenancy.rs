@@ -19,7 +19,7 @@ use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
 use crate::volumes::Volume;
 
-/// The inputs from which tenants are built.
+/// The inputs from which the tenants and devices are registered.
 pub(crate) struct Needs<'a> {
     /// The configuration without live changes.
     pub(crate) base: &'a Config,
@@ -34,8 +34,8 @@ pub(crate) struct Needs<'a> {
 }
 
 /// Creates the tenants of a server: the configured ones with their live changes, and the default
-/// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. A
-/// device without a reliable model refuses no promise.
+/// tenant if clients can belong to it. A tenant whose promise is refused becomes best effort. The
+/// refusal is a mistake, unless the spec or model of a device could not be read.
 pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
     let Needs { base, config, listen, .. } = needs;
     let (devices, are_known) = setups(config, needs.specs, mistakes);
@@ -171,8 +171,8 @@ pub(crate) fn register_again<T>(
     })
 }
 
-/// Calls `what` while devices use their configured models. Returns `None` if `what` fails with
-/// these models, too.
+/// Calls `what` while devices use their configured models in place of the `measured` ones. Returns
+/// `None` if `what` fails with these models, too.
 fn by_configured_models<T>(
     registry: &mut TenantRegistry,
     measured: &[(String, DeviceModel)],
@@ -195,12 +195,12 @@ fn by_configured_models<T>(
 /// The reason why the default tenant cannot be removed.
 const NO_OTHER: &str = "whoever belongs to no other tenant";
 
-/// Returns the words for a listener that names a tenant.
+/// Describes a listener that names a tenant, for messages about the tenant.
 pub(crate) fn by(at: &ListenAt) -> String {
     format!("the listener {}", at.endpoint)
 }
 
-/// Returns the namespace and the tenant of a listener.
+/// Returns the protocol, the namespace and the tenant to which a listener leads its clients.
 ///
 /// # Errors
 /// The tenant does not exist, or a client has registered it and may remove it.
@@ -301,13 +301,13 @@ fn expect_of(
     }
 }
 
-/// Returns the setup of a device, with its model read.
+/// Returns the setup with which a device is registered, and reads its model.
 pub(crate) fn setup(device: &spec::Device, spec: &Spec) -> Result<DeviceSetup, String> {
     setup_again(device, spec, None)
 }
 
-/// Sets up a device whose model was read before. That model is used if the file cannot be read any
-/// more.
+/// Returns the setup with which a device is registered. If its model file cannot be read, the model
+/// is that of the text `read`, as it was last read.
 fn setup_again(
     device: &spec::Device,
     spec: &Spec,

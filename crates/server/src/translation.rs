@@ -10,7 +10,7 @@ use io::device::FileVolume;
 
 use crate::volumes::{FileMedia, explain, member_options, open_member, open_volume, shape};
 
-/// Bytes at the beginning of a member that are searched for other data.
+/// The number of bytes at the beginning of a member that are searched for other data.
 const LOOKED_AT: usize = 1 << 20;
 
 /// Returns the path of a spec's member, which must be a file, with the member's size, if the spec

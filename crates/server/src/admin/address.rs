@@ -8,10 +8,11 @@ use std::str::FromStr;
 use control::admin::{AddressError, AdminAddress};
 use serde::{Deserialize, Serialize};
 
-/// The name of the socket in its directory.
+/// The file name of the admin API's default Unix socket.
 const SOCKET: &str = "nearflash.sock";
 
-/// The directory of servers that the system runs.
+/// The directory of the admin API's default socket for a server of root, unless the service manager
+/// names another.
 const SYSTEM_DIRECTORY: &str = "/run/nearflash";
 
 /// The configured addresses of the admin API.
@@ -67,8 +68,8 @@ pub(crate) fn needs(address: &AdminAddress) -> String {
     )
 }
 
-/// Returns the socket address to listen at. It must be an IP address, since the address of a name
-/// may change.
+/// Returns the socket address at which the admin API listens for `https://`. Fails if the host is
+/// not an IP address, since the address of a name may change.
 pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
     let ip = host.parse().map_err(|_| {
@@ -77,7 +78,8 @@ pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     Ok(SocketAddr::new(ip, *port))
 }
 
-/// Returns the directory that the system gave this service or user; `None` without one.
+/// Returns the directory for the admin API's socket: the one that the service manager or the user's
+/// session names in the environment, else root's default; `None` if there is none.
 fn own_directory() -> Option<PathBuf> {
     let given = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     match rustix::process::geteuid().is_root() {
@@ -86,18 +88,19 @@ fn own_directory() -> Option<PathBuf> {
     }
 }
 
-/// Returns the default path of the server's socket; `None` without a directory for it.
+/// Returns the default path of the admin API's socket; `None` if there is no directory for it.
 pub(super) fn default_socket() -> Option<PathBuf> {
     own_directory().map(|directory| directory.join(SOCKET))
 }
 
-/// Returns the default addresses of a server's admin API.
+/// Returns the default address of the admin API: a Unix socket, or [`Wanted::Nowhere`] if there is
+/// no directory for it.
 pub(crate) fn default_place() -> Wanted {
     default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
 }
 
-/// Returns the default address for commands: the user's own server if its socket exists, else the
-/// system's.
+/// Returns the address where commands look for a server by default: the admin socket of the user's
+/// own server if it exists, else that of the system's.
 pub fn where_to_look() -> AdminAddress {
     let own = default_socket().filter(|path| path.exists());
     AdminAddress::Unix(own.unwrap_or_else(|| PathBuf::from(SYSTEM_DIRECTORY).join(SOCKET)))

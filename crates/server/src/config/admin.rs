@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::admin::Wanted;
 
-/// The admin API.
+/// The admin API as configured: its addresses, its audit log, and its files for `https://`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct AdminConfig {
-    /// The address; `None` for the default one.
+    /// The addresses; `None` for the default Unix socket.
     pub(crate) listen: Option<Wanted>,
     /// The file of the audit log; `None` for no audit log.
     pub(crate) audit: Option<PathBuf>,
@@ -60,7 +60,8 @@ impl<'de> Deserialize<'de> for AdminConfig {
     }
 }
 
-/// A deserializer of both forms, whose messages are about the form that the file uses.
+/// A visitor that deserializes an address or the table `[admin]`. Its error messages are about the
+/// form that the file uses.
 struct WordOrTable;
 
 impl<'de> Visitor<'de> for WordOrTable {

@@ -35,7 +35,7 @@ enum GroupName {
 }
 
 impl AuthenticationConfig {
-    /// Returns the allowed methods.
+    /// Returns the hashes and groups that hosts may authenticate with. An absent list allows all.
     ///
     /// # Errors
     /// Fails if a list is empty, since no host could authenticate.
@@ -59,7 +59,7 @@ impl AuthenticationConfig {
 }
 
 impl AuthenticationConfig {
-    /// Fills in the defaults of absent keys.
+    /// Fills in absent lists with all hashes or groups that the server has.
     pub(super) fn say_defaults(&mut self) {
         let all = Methods::default();
         let hash = |hash: &Hash| HashName::ALL.into_iter().find(|name| name.hash() == *hash);

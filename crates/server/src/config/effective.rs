@@ -23,7 +23,7 @@ impl Effective {
         toml::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// Returns the effective configuration of a configuration.
+    /// Fills in the defaults of a configuration, and replaces its keys and tokens with `(hidden)`.
     ///
     /// # Errors
     /// Fails with all limits that are invalid.
@@ -65,7 +65,8 @@ impl Effective {
     }
 }
 
-/// Returns a size in the form of configuration files.
+/// Formats a number of bytes as configuration files do: `8MiB` if it is a multiple of 1 MiB, else
+/// `1000B`.
 fn in_binary_units(bytes: usize) -> String {
     match bytes % (1 << 20) {
         0 => format!("{}MiB", bytes >> 20),

@@ -8,7 +8,8 @@ use super::Config;
 /// The bit of a file's mode that lets all users read the file. Its group is the owner's choice.
 const READ_BY_ALL: u32 = 0o004;
 
-/// Returns a description of the configuration's secrets, or of the paths of its secret files.
+/// Returns a description of the configuration's secrets, or of the paths of its secret files;
+/// `None` if it has neither.
 fn secrets(config: &Config) -> Option<&'static str> {
     let has_token = config.access.iter().any(|rule| rule.token.is_some());
     let has_key =
@@ -23,8 +24,8 @@ fn secrets(config: &Config) -> Option<&'static str> {
     .find_map(|(is_there, what)| is_there.then_some(what))
 }
 
-/// Returns warnings about the names of hosts and subsystems in the configuration that can only be
-/// slips. A server starts with them, as it always did.
+/// Returns a warning for each NQN of a host or subsystem that is obviously wrong: with an invalid
+/// UUID, with blanks, or with the dots of an example. A server starts in spite of it.
 pub fn doubtful_names(config: &Config) -> Vec<String> {
     let of_hosts = config.host.iter().map(|host| &host.nqn);
     let of_subsystems =
@@ -32,8 +33,8 @@ pub fn doubtful_names(config: &Config) -> Vec<String> {
     of_subsystems.chain(of_hosts).filter_map(|nqn| spec::check_nqn(nqn).err()).collect()
 }
 
-/// Returns a warning if all users of this machine may read secrets in `file`, from which the
-/// configuration was read. The warning says what to do.
+/// Returns a warning if `config` has secrets and all users of this machine may read `file`, from
+/// which it was read. The warning says what to do.
 pub fn exposed(config: &Config, file: &Path) -> Option<String> {
     let what = secrets(config)?;
     let mode = std::fs::metadata(file).ok()?.permissions().mode();

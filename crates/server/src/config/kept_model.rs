@@ -16,7 +16,8 @@ pub(crate) struct KeptModel {
 }
 
 impl KeptModel {
-    /// Returns a measured model as it is kept in place of the configured one.
+    /// Returns the form in which a measured model is kept, to replace the model that is configured
+    /// now.
     pub(crate) fn of(model: &DeviceModel, configured: &DeviceModel) -> KeptModel {
         let model = ModelFile::of("", "beside tenants", model).to_toml();
         KeptModel { model, over: digest(configured) }

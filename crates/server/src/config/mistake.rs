@@ -5,7 +5,7 @@ use qos::WORKERS_MAX;
 
 use super::ranges;
 
-/// The keys whose values are secret.
+/// The keys of configuration files whose values are secret.
 const SECRETS: [&str; 4] = ["token", "key", "former_key", "controller_key"];
 
 /// Returns the message for a parser's error. `names` are the table and the key that the error is
@@ -42,7 +42,8 @@ pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, Stri
     }
 }
 
-/// Returns the range of a number, for a message, in place of the number's Rust type.
+/// Returns the range that a key expects, in words, where a parser's error names a Rust type; `None`
+/// if `expected` names no type of numbers.
 fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
     let most = match expected {
         "u8" => u64::from(u8::MAX),
@@ -55,7 +56,7 @@ fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
     Some(ranges::words(&ranges::of(table, key).unwrap_or(0..=most)))
 }
 
-/// Returns the forms that a value of several forms may have, in words.
+/// Describes the forms of a key's value, for keys that take values of more than one form.
 fn forms_of(table: &str, key: &str) -> String {
     match (table, key) {
         ("", "workers") => {
@@ -71,7 +72,7 @@ fn forms_of(table: &str, key: &str) -> String {
     }
 }
 
-/// Returns `true` if a message about these lines may quote a secret.
+/// Returns `true` if a parser's message about these lines of a configuration may quote a secret.
 fn quotes_a_secret(lines: &str, message: &str) -> bool {
     let is_of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     if !lines.split(|c| !is_of_word(c)).any(|word| SECRETS.contains(&word)) {

@@ -15,7 +15,8 @@ use toml::de::{DeTable, DeValue};
 /// Maximum number of mistakes in a report.
 const TOLD_MAX: usize = 20;
 
-/// Returns the line of a place, from 1, in a file of this text.
+/// Returns the line of a place, from 1, in a file of this text, which `root` is parsed from; `None`
+/// if the file has no such place.
 fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
     let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
     let value = |table: &str| root?.get(table).map(Spanned::get_ref);
@@ -42,7 +43,7 @@ fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
     }
 }
 
-/// A mistake and its place.
+/// A mistake in a configuration, and its place; `None` if the mistake has no place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mistake {
     place: Option<Place>,
@@ -50,7 +51,8 @@ struct Mistake {
     what: String,
 }
 
-/// Mistakes in the order in which they were found. As an error, at least one.
+/// The mistakes of a configuration, in the order in which they were found. As an error, the list is
+/// not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes(Vec<Mistake>);
 
@@ -65,7 +67,8 @@ impl Mistakes {
         self.0.push(Mistake { place: place.into(), what: what.into() });
     }
 
-    /// Returns the value of `made`, or adds its error as a mistake at this place.
+    /// Returns the value of `made`. If it is an error, adds that as a mistake at this place and
+    /// returns `None`.
     pub(crate) fn take<T>(
         &mut self,
         place: impl Into<Option<Place>>,

@@ -8,12 +8,12 @@ use worker::{Namespace, Namespaces};
 
 use super::{Config, Mistakes};
 
-/// The space for namespaces on a device.
+/// The room that a device has for namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// The place of the device in the server's table of devices.
+    /// The index of the device in the server's table of devices.
     pub(crate) place: usize,
-    /// The number of blocks of the device.
+    /// The size of the device in blocks.
     pub(crate) blocks: u64,
     /// `true` if the device grows when a namespace needs that.
     pub(crate) grows: bool,
@@ -63,10 +63,11 @@ pub(crate) fn table(spaces: &[Space]) -> Namespaces {
     spaces.iter().map(|space| (space.number, space.name.as_str().into(), space.place)).collect()
 }
 
-/// Returns the identifiers of a subsystem's namespaces with the server's numbers.
+/// Returns the namespaces of a subsystem, as pairs: the identifier by which NVMe hosts know the
+/// namespace, and the server's number of it.
 ///
 /// # Errors
-/// Fails if there is no namespace of a name.
+/// Fails if the subsystem lists a namespace that does not exist.
 pub(crate) fn exports(
     subsystem: &spec::Subsystem,
     spaces: &[Space],
@@ -149,7 +150,8 @@ impl Config {
     }
 }
 
-/// Returns the range of a namespace. An error names the key that is invalid.
+/// Returns the range of blocks that a namespace takes of its device. `names` and `rooms` are the
+/// devices. An error names the key that is invalid.
 fn range(config: &spec::Namespace, names: &[String], rooms: &[Room]) -> Result<Namespace, Mistake> {
     let device = names.iter().position(|name| *name == config.device).ok_or_else(|| {
         let known = names.join(", ");

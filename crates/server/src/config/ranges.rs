@@ -11,10 +11,11 @@ const LISTENERS: u64 = NUMBER_MAX as u64;
 const NAMESPACES: u64 = Namespaces::NUMBER_MAX as u64;
 const U32: u64 = u32::MAX as u64;
 
-/// The maximum of configured connections: more than any process has descriptors.
+/// The largest value of `limits.connections`: more than any process has descriptors.
 const CONNECTIONS_MAX: u64 = 1 << 24;
 
-/// The ranges: table, key, least and most.
+/// The allowed ranges of keys with whole numbers: table (empty for the top level), key, least and
+/// greatest value.
 const RANGES: [(&str, &str, u64, u64); 22] = [
     ("", "workers", 1, WORKERS_MAX as u64),
     ("", "cpus", 0, 1023),
@@ -52,7 +53,7 @@ pub(super) fn of_table(table: &str) -> impl Iterator<Item = (&'static str, Range
     found.map(|(_, key, least, most)| (*key, *least..=*most))
 }
 
-/// Returns a range in words.
+/// Describes a range of whole numbers in words, for error messages.
 pub(super) fn words(range: &RangeInclusive<u64>) -> String {
     let (least, most) = (range.start(), range.end());
     match *most > U32 {

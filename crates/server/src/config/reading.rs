@@ -16,7 +16,7 @@ use super::{Config, mistake};
 /// Maximum number of mistakes of form that a search reports.
 const FOUND_MAX: usize = 100;
 
-/// A step on the path to a value.
+/// A step on the path to a value in a TOML document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Key(String),
@@ -77,7 +77,8 @@ impl Config {
         Err(mistakes)
     }
 
-    /// Returns the configuration with the positions of the entries of repeated tables.
+    /// Returns the configuration after setting, in each entry of a repeated table, the entry's
+    /// position.
     fn numbered(mut self) -> Config {
         macro_rules! number {
             ($($table:ident),*) => {
@@ -94,7 +95,7 @@ fn line_of(text: &str, error: &Error) -> usize {
     text[..start].matches('\n').count() + 1
 }
 
-/// Returns the key whose absence is the error.
+/// Returns the required key that a parser's error says is missing; `None` for any other error.
 fn missing(error: &Error) -> Option<&str> {
     error.message().strip_prefix("missing field `")?.strip_suffix('`')
 }
@@ -110,7 +111,8 @@ fn names(way: &[Step]) -> (String, String) {
     (keys.next().unwrap_or_default(), key)
 }
 
-/// Returns the path to the value at this byte of the text.
+/// Returns the path to the value at this byte of the text; `None` if no value of the table is
+/// there.
 fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<Step>> {
     table.iter().find_map(|(key, value)| {
         let step = || Step::Key(key.get_ref().to_string());

@@ -120,7 +120,7 @@ fn is_number(kind: &Value) -> bool {
     is(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(is))
 }
 
-/// Returns the schema of a key.
+/// Returns the JSON Schema of a table's key, to be changed; `None` if the schema has no such key.
 fn property<'a>(
     schema: &'a mut Value,
     table: &str,
@@ -135,7 +135,7 @@ fn property<'a>(
     of["properties"].get_mut(key)?.as_object_mut()
 }
 
-/// Removes empty defaults: nulls and tables.
+/// Removes every `default` that is null or an object from a JSON Schema.
 fn without_empty_defaults(value: &mut Value) {
     match value {
         Value::Object(fields) => {

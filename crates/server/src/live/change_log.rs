@@ -19,8 +19,8 @@ use super::files::{self, BYTES_MAX, Directory, Written, digest};
 /// The beginning of a line of the log: its format and the format's version.
 const FORMAT: &str = "nearflash-change 1";
 
-/// Bytes of lines from which on a small state file is written anew. A larger state file is written
-/// anew when the lines have as many bytes as it has, so that the cost per change stays constant.
+/// The size of a log, in bytes, at which a small state file is written anew. A larger state file is
+/// written anew when the log is as large as it is, so that the cost per change stays constant.
 const BYTES_MIN: u64 = 256 << 10;
 
 /// A version of the state file, to which the lines of a log apply.
@@ -78,7 +78,7 @@ pub(super) struct ChangeLog {
     over: Over,
     /// The log's file, open once there is a line.
     file: Option<Written>,
-    /// The bytes of all lines, and their maximum.
+    /// The size of all lines in bytes. At `bytes_max`, the state file is to be written anew.
     bytes: u64,
     bytes_max: u64,
 }
@@ -96,7 +96,8 @@ impl ChangeLog {
         Ok(())
     }
 
-    /// Returns true if the log has room for another line.
+    /// Returns `true` if the log has room for another line, `false` if the state file is to be
+    /// written anew.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < self.bytes_max
     }
@@ -131,7 +132,8 @@ fn head(over: &Over, number: u64) -> String {
     format!("{FORMAT} over {} {} number {number}", over.generation, over.sum)
 }
 
-/// Creates the file with a first line. Lines for another version of the state file are dropped.
+/// Creates the log's file with its first line. An older file with lines for another version of the
+/// state file is removed.
 fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
     files::remove_if_there(path)?;
     let directory = Directory::of(path)?;
@@ -148,7 +150,7 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     steps: Vec<Step>,
-    /// The number of whole lines for the present state file, and their bytes.
+    /// The number of whole lines for the present state file. `bytes` is their size.
     pub(super) lines: u64,
     pub(super) bytes: u64,
     /// `true` if text follows that is no line: a crash has cut a line, or the log belongs to

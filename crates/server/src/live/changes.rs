@@ -9,24 +9,25 @@ use super::kept_reservation::KeptReservation;
 use crate::config::{Config, KeptModel, KnownDevices};
 use crate::listen::{ListenAt, Protocol};
 
-/// The change of a listener.
+/// The live change of a listener, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ListenChange {
     /// The listener was added; holds its URL with the bound address.
     Added(String),
-    /// The listener was removed; holds its URL in the configuration. Without a URL it was an added
-    /// one, whose number no listener of the configuration gets.
+    /// The listener was removed; holds its URL in the configuration. The URL is empty if the
+    /// listener had been added live; then no listener of the configuration gets its number.
     Removed(String),
 }
 
 impl ListenChange {
-    /// Returns the change of a removed listener whose number stays unused.
+    /// Returns the change of a listener that was added live and removed. Its number stays unused.
     pub(super) fn reserved() -> ListenChange {
         ListenChange::Removed(String::new())
     }
 
-    /// Returns true if only a number is kept of a removed listener.
+    /// Returns `true` for a listener that was added live and removed, of which only the number is
+    /// kept.
     pub(super) fn is_reserved(&self) -> bool {
         matches!(self, ListenChange::Removed(url) if url.is_empty())
     }
@@ -61,7 +62,7 @@ pub struct Changes {
     /// starts even if a model's file is gone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named_models: BTreeMap<String, String>,
-    /// Measured models, by device.
+    /// Models that recalibrations measured, by device.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) models: BTreeMap<String, KeptModel>,
     /// The identities of the disks that have served, by device.
@@ -70,13 +71,14 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns true if the changes record the configuration's defaults that they depend on.
+    /// Returns `true` if the changes record the name of the unnamed subsystem, or the configuration
+    /// leaves no subsystem unnamed.
     pub(crate) fn is_of(&self, base: &Config) -> bool {
         self.own_name.is_some() || !base.leaves_name()
     }
 
-    /// Returns these changes with the name of the unnamed subsystem, which may change with the
-    /// machine's name.
+    /// Returns these changes with the name of the subsystem that `base` leaves unnamed, since that
+    /// name may change with the machine's.
     pub(crate) fn of(self, base: &Config) -> Changes {
         let own_name = match self.own_name {
             None if base.leaves_name() => Some(crate::machine::own_name()),
@@ -101,9 +103,9 @@ impl Changes {
         self.listeners.iter().filter(|(_, one)| is_added(one)).map(|(n, _)| *n).collect()
     }
 
-    /// Returns a line for each namespace access state that names a listener which the configuration
-    /// no longer has, or which speaks another protocol now. Such a state has no effect, but is kept
-    /// until its subsystem changes again, because the listener may return.
+    /// Returns a warning for each ANA state of a changed subsystem that names a listener which the
+    /// configuration no longer has, or which speaks another protocol now. Such a state has no
+    /// effect, but is kept until its subsystem changes again, because the listener may return.
     pub fn dormant(&self, base: &Config) -> Vec<String> {
         let listen = self.listeners_of(base);
         let mut lines = Vec::new();
@@ -146,13 +148,14 @@ impl Changes {
         config
     }
 
-    /// Returns `true` if an access state is kept for a listener of this number.
+    /// Returns `true` if the ANA state of a changed subsystem names the listener of this number.
     pub(crate) fn names_way(&self, number: u16) -> bool {
         let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
         ana.any(|ana| ana.listener == number)
     }
 
-    /// Returns the changed subsystems, without access states of removed listeners.
+    /// Returns the changed subsystems, without the ANA states of listeners that do not exist or do
+    /// not speak NVMe.
     fn subsystems_over(&self, listen: &[Listener]) -> Changed<String, Subsystem> {
         let mut all = self.subsystems.clone();
         let each = all.values_mut().flatten();

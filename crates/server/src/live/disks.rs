@@ -22,7 +22,8 @@ use crate::storage_epoch;
 use crate::tenancy;
 use crate::volumes::{ONE_WORKER, Volume};
 
-/// Stores the identities of the served disks, if they are not stored yet.
+/// Stores the identity of the disk that serves each device, if any has changed, so that the next
+/// start can compare.
 pub(super) fn keep_identities(places: &Places, inner: &mut Inner) {
     let mut changes = inner.changes.clone();
     let names = inner.world.config.device_names();
@@ -194,7 +195,8 @@ impl Devices<'_> {
         self.device_is_gone(disk, left.is_ok());
     }
 
-    /// Orders all workers to close a device without namespaces and tenants.
+    /// Removes a device without namespaces and tenants from the registry, and orders all workers to
+    /// close it. After an error, the device serves again.
     fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
         if !self.0.wait_until(|| !self.0.has_older()) {
             let message = "the process before this one still has the device; try again";
@@ -221,7 +223,7 @@ impl Devices<'_> {
         Ok(())
     }
 
-    /// Returns a device that was being closed to service.
+    /// Puts a device that was being closed back into service.
     fn return_device(&self, disk: &Disk) {
         let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
         let ordered = self.0.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
@@ -239,7 +241,8 @@ impl Devices<'_> {
         }
     }
 
-    /// Removes a closed device. `is_left` means that no worker has it open any more.
+    /// Removes a closed device from the table of devices. `is_left` means that no worker has it
+    /// open any more.
     fn device_is_gone(&self, disk: &Disk, is_left: bool) {
         self.0.ground.places.remove(disk.place, is_left);
         if let Some(recalibrations) = self.0.recalibrations() {
@@ -247,7 +250,8 @@ impl Devices<'_> {
         }
     }
 
-    /// Orders all workers to open or close a device, and waits until they have.
+    /// Orders all workers to open a device with this volume, or to close it if `volume` is `None`,
+    /// and waits until they have.
     fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
         let gate = self.0.gate()?;
         gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
@@ -267,7 +271,7 @@ impl Devices<'_> {
     /// restart. Devices that the configuration lacks stay until they are unused.
     ///
     /// # Errors
-    /// A device cannot be opened; then none is.
+    /// A device cannot be opened; then no device is.
     pub(super) fn open_devices(
         &self,
         inner: &Inner,
@@ -313,8 +317,8 @@ impl Devices<'_> {
         opened.iter().for_each(|disk| self.stop_device(disk));
     }
 
-    /// Closes the devices that the configuration no longer has. Returns the reasons of those that
-    /// cannot close.
+    /// Closes the devices that the new configuration, with the devices `wanted`, no longer has.
+    /// Returns, for each device that cannot be closed yet, the reason.
     pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[spec::Device]) -> Vec<String> {
         let mut later = Vec::new();
         let is_wanted = |name: &str| wanted.iter().any(|device| device.name == name);
@@ -346,7 +350,7 @@ impl Devices<'_> {
     }
 }
 
-/// Refuses a device that would take all of the machine's memory.
+/// Fails if a device that is made of memory is larger than the memory that is available.
 fn check_memory(spec: &Spec) -> Result<(), Problem> {
     let source = match &spec.source {
         Source::Ftl { member, .. } => member,

@@ -22,7 +22,7 @@ pub(super) const BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,
-    /// `true` if the file existed before, so that its permissions are durable.
+    /// `true` if the file's permissions are durable, since it existed before or has been synced.
     is_old: bool,
     #[cfg(test)]
     id: power::FileId,

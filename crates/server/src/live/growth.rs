@@ -26,13 +26,14 @@ pub(super) struct Need {
 /// The sizes and the stored changes to which a failed change returns after it has enlarged devices.
 #[derive(Default)]
 pub(super) struct Growth {
-    /// The devices, with their former sizes in blocks.
+    /// The enlarged devices, with their former sizes in blocks.
     devices: Vec<(Arc<Volume>, u64)>,
     /// The previously stored changes, if sizes were fixed since.
     before: Option<Changes>,
 }
 
-/// Fixes the sizes of the namespaces that have the rest of a device which a change enlarges.
+/// Stores the present sizes of namespaces that extend to the end of a device which a change
+/// enlarges, so that they do not grow with it.
 ///
 /// # Errors
 /// The sizes cannot be stored; then no device may grow.
@@ -64,7 +65,8 @@ pub(super) fn write_sizes_down(
     Ok(growth)
 }
 
-/// Refuses a configuration that enlarges a device if a namespace has the rest of it.
+/// Fails if a configuration enlarges a device on which a namespace without a configured size
+/// extends to the end.
 pub(super) fn check_rests(places: &Places, world: &World) -> Result<(), Problem> {
     for space in &world.spaces {
         let device = space.place.device;

@@ -27,7 +27,8 @@ impl Import<'_> {
         Ok(ServerState { document: document.map_err(invalid)? })
     }
 
-    /// Brings the server to the state of a document, as far as possible.
+    /// Brings the server to the state of a document, as far as possible. A dry run only returns
+    /// what would change.
     pub(super) fn take(&self, inner: &mut Inner, asked: &ImportState) -> Result<Imported, Problem> {
         let setup = Setup::parse(&asked.document);
         let setup = setup.map_err(|mistakes| invalid(mistakes.told(None)))?;
@@ -43,8 +44,8 @@ impl Import<'_> {
         Ok(Imported { changes, left })
     }
 
-    /// Reloads from a configuration that says all of the present state to another one. Returns what
-    /// was not taken.
+    /// Reloads `wanted` over `now`, a configuration that states all of the present state. Returns
+    /// the differences that were not applied.
     fn reload(
         &self,
         inner: &mut Inner,

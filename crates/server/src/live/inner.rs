@@ -20,18 +20,20 @@ use crate::listen::ListenAt;
 pub(super) struct Inner {
     /// The configuration without live changes.
     pub(super) base: Config,
-    /// The index of each tenant in the configuration, by name.
+    /// The index of each tenant in the tenants of `base`, by name.
     pub(super) places: HashMap<String, usize>,
     pub(super) changes: Changes,
     /// The state file, if changes are kept.
     pub(super) store: Option<Store>,
-    /// The served state.
+    /// The served state: the configuration with its changes, the namespaces and the configuration
+    /// of the NVMe fabric.
     pub(super) world: Arc<World>,
     /// The listeners, by number.
     pub(super) open: Vec<Open>,
     /// Closed listeners that may still have connections.
     pub(super) departed: Vec<ListenAt>,
-    /// The removals of namespaces, as workers count them.
+    /// The removals of namespaces so far, by which workers refuse requests that mean a removed
+    /// namespace.
     pub(super) removals: Removals,
     /// `true` while another process takes over, and this one may not change the state file.
     pub(super) is_frozen: bool,
@@ -51,7 +53,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns true if the kept state may differ from what operators were told.
+    /// Returns `true` if the stored state may differ from what operators were told.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }

@@ -31,7 +31,8 @@ use crate::tenancy;
 /// The ANA group that contains all namespaces.
 const GROUP: u32 = 1;
 
-/// Maximum number of open listeners, for listeners added at run time.
+/// Maximum number of open listeners. With more of them in the configuration, none can be added at
+/// run time.
 const OPEN_MAX: usize = 256;
 
 /// A bound listener that does not accept yet.
@@ -206,7 +207,8 @@ impl Listeners<'_> {
         }
     }
 
-    /// Removes a new listener again, because a worker could not take it.
+    /// Closes a new listener again and removes it from the stored changes, because a worker could
+    /// not take it.
     fn undo(&self, inner: &mut Inner, number: u16, id: ListenerId) {
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
@@ -274,7 +276,7 @@ impl Listeners<'_> {
     }
 
     /// Returns a free number: no open or configured listener has it, and no closed listener with
-    /// connections. Returns the wanted number, if there is one.
+    /// connections. If a number is `wanted`, returns that one or an error.
     fn vacant_number(&self, inner: &Inner, wanted: Option<u16>) -> Result<u16, Problem> {
         let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
         let is_free = |number: &u16| {
@@ -335,8 +337,8 @@ impl Listeners<'_> {
         self.0.await_orders()
     }
 
-    /// Returns the number of connections by the listener's place; `None` if no listener refuses
-    /// connections, or a worker does not answer.
+    /// Counts the connections of each listener, by the place in its identifier. Returns `None` if
+    /// no listener refuses connections, or a worker does not answer.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
         let gate = self.0.gate().ok()?;
         let seen = self.0.seen();
@@ -344,8 +346,8 @@ impl Listeners<'_> {
         if turns { self.counts_of() } else { None }
     }
 
-    /// Returns the number of connections by the listener's place; `None` if a worker does not
-    /// answer.
+    /// Counts the connections of each listener, by the place in its identifier. Returns `None` if a
+    /// worker does not answer.
     pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
         let all = self.0.gate().ok()?.commands.connections().ok()?;
         let mut counts = vec![0; usize::from(NUMBER_MAX)];
@@ -353,7 +355,8 @@ impl Listeners<'_> {
         Some(counts)
     }
 
-    /// Returns the state of a listener, and its connections if it does not accept new ones.
+    /// Returns the state of a listener, and the number of its connections if it does not accept new
+    /// ones.
     pub(super) fn state_of(
         &self,
         open: &Open,
@@ -433,13 +436,13 @@ impl Listeners<'_> {
 }
 
 impl Ready {
-    /// Checks that all listeners lead to namespaces that will exist.
+    /// Checks that the namespaces to which the new listeners lead exist in `world`.
     pub(super) fn check_leads(&self, world: &World) -> Result<(), Problem> {
         let is_there = |number| world.spaces.iter().any(|space| space.number.0 == number);
         self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
     }
 
-    /// Returns the listeners after the change.
+    /// Returns the open listeners after the changes, sorted by number.
     fn apply(&self, open: &[Open]) -> Vec<Open> {
         let stays = |open: &&Open| !self.gone.contains(&open.at.id);
         let new = self.bound.iter().map(|bound| bound.open.clone());

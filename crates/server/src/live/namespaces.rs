@@ -17,8 +17,8 @@ use crate::listen::Protocol;
 /// New namespaces begin at a multiple of this number of blocks (1 MiB).
 const START_BLOCKS: u64 = 2048;
 
-/// Number of freed numbers above which the one that was freed first is used again, before numbers
-/// that were never used.
+/// The number of removed namespaces' numbers above which the number that was freed first is used
+/// again. Up to it, numbers that were never used come first.
 const REST: usize = 64;
 
 /// Creates, removes and describes the namespaces of a server.
@@ -152,7 +152,7 @@ impl Namespaces<'_> {
     }
 }
 
-/// Checks that a name is free.
+/// Checks that no namespace has this name.
 ///
 /// # Errors
 /// A namespace has this name.
@@ -196,7 +196,7 @@ fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
     })
 }
 
-/// Exports a new namespace in these subsystems only.
+/// Changes the subsystems so that a new namespace is exported in those named `nqns` only.
 fn export(
     world: &World,
     changes: &mut Changes,
@@ -238,17 +238,18 @@ pub(super) fn list(changes: &mut Changes, subsystem: &spec::Subsystem, listed: V
     changes.subsystems.insert(subsystem.name(), Some(subsystem.with_namespaces(listed)));
 }
 
-/// Checks that no device of the configuration names the namespace as scratch, since a start would
-/// miss it.
+/// Checks that no device of the configuration names the namespace as the one that recalibration may
+/// overwrite, since a start would miss it.
 pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
     let is_it = |scratch: &str| find(world, scratch).is_ok_and(|one| one.number == space.number);
     no_scratch(world, &space.name, is_it)
 }
 
-/// Checks that no device names a namespace as scratch.
+/// Checks that no device names a namespace of this name as the one that recalibration may
+/// overwrite.
 ///
 /// # Errors
-/// A device's configuration has a namespace of this name as scratch.
+/// A device's `recalibrate_scratch` has this name.
 pub(super) fn check_named_scratch(world: &World, name: &str) -> Result<(), Problem> {
     no_scratch(world, name, |scratch| scratch == name)
 }

@@ -16,7 +16,7 @@ pub(crate) struct Open {
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,
-    /// The TLS settings of the listener's connections.
+    /// The TLS settings of the listener's connections; `None` without TLS.
     tls: Option<Arc<ServerTls>>,
 }
 

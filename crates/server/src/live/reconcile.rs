@@ -1,5 +1,5 @@
-//! The transition of a fabric from one configuration to another, in changes that controllers report
-//! to their hosts.
+//! The transition of an NVMe fabric from one configuration to another, in changes that controllers
+//! report to their hosts.
 
 use std::collections::HashMap;
 

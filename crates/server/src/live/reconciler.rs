@@ -30,14 +30,14 @@ const OLDER_MAX: Duration = Duration::from_secs(2);
 const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
                      requests yet, and nothing changes meanwhile; try again in a second";
 
-/// The access of a running server to its accepting workers and their connections.
+/// The means by which live changes reach a running server's workers and connections.
 pub(crate) struct Gate {
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
     pub(crate) commands: WorkerCommands,
 }
 
-/// The parts of a running server that a change reaches.
+/// Applies changes to a running server: to its tables, its workers and its NVMe fabric.
 pub(super) struct Reconciler {
     pub(super) ground: Ground,
     /// The access to workers, set once the server runs.
@@ -82,7 +82,8 @@ impl Reconciler {
         let _ = self.recalibrations.set(Arc::downgrade(recalibrations));
     }
 
-    /// Returns the recalibrations, once there are any.
+    /// Returns the recalibrations of devices; `None` before they are set and after the server has
+    /// ended.
     pub(super) fn recalibrations(&self) -> Option<Arc<Recalibrations>> {
         self.recalibrations.get().and_then(Weak::upgrade)
     }
@@ -134,7 +135,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Derives the state with other changes and listeners.
+    /// Derives the state that the server would have with these changes and listeners, and checks
+    /// it.
     ///
     /// # Errors
     /// Fails with the mistakes of that configuration.
@@ -148,8 +150,8 @@ impl Reconciler {
         world.map_err(|error| Problem::new(Code::Invalid, error))
     }
 
-    /// Ends the probes of recalibrations where a change moves or takes their place. To be called
-    /// before the change is stored.
+    /// Ends the recalibration probes whose blocks are moved or taken in the state `after`. To be
+    /// called before the change is stored.
     pub(super) fn clear_probes(&self, after: &World) -> Result<(), Problem> {
         self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }

@@ -32,7 +32,7 @@ pub(crate) struct Reloaded {
 /// Makes a running server use another configuration.
 pub(super) struct Reload<'a> {
     reconciler: &'a Reconciler,
-    /// The origin of new tenants.
+    /// The origin that new tenants get: the configuration, or an operator.
     origin: Origin,
     /// Stores a configuration that is about to be served.
     keep: Keep<'a>,
@@ -47,7 +47,7 @@ impl<'a> Reload<'a> {
         Reload { reconciler, origin: Origin::Configured, keep: &|_| Ok(()) }
     }
 
-    /// Returns the reload of what an operator wants, which `keep` stores.
+    /// Returns the reload of a state that an operator imports, which `keep` stores.
     pub(super) fn of_operator(reconciler: &'a Reconciler, keep: Keep<'a>) -> Reload<'a> {
         Reload { reconciler, origin: Origin::Operator, keep }
     }
@@ -152,7 +152,8 @@ impl<'a> Reload<'a> {
         Ok(later)
     }
 
-    /// Enlarges devices for the namespaces of a state.
+    /// Enlarges the devices that are too small for the namespaces of a state. The result shrinks
+    /// them again if the change fails.
     fn enlarge(&self, inner: &mut Inner, world: &World) -> Result<Growth, Problem> {
         let places = &self.reconciler.ground.places;
         growth::check_rests(places, world)?;
@@ -231,7 +232,8 @@ impl<'a> Reload<'a> {
     }
 }
 
-/// Returns the change by which a configuration's tenant becomes another configuration's.
+/// Returns the change by which the tenant `before` of the old configuration becomes `tenant`.
+/// Without `before`, the old configuration has no such tenant.
 ///
 /// # Errors
 /// Fails if only a restart can make the change.

@@ -71,8 +71,8 @@ fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result
     }
 }
 
-/// Replaces references to a namespace by its name with its number, since its name is about to
-/// change.
+/// Makes subsystems that export a namespace by its name export it by its number, since its name is
+/// about to become `name`. Fails if `name` is taken.
 fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Result<(), Problem> {
     check_free(world, name)?;
     check_named_scratch(world, &space.name)?;

@@ -147,7 +147,8 @@ impl Devices<'_> {
         }
     }
 
-    /// Checks that a device supports the settings of another configuration. Fails with the reason.
+    /// Checks that a device supports the settings of another configuration, and ends recalibration
+    /// probes that these forbid. Fails with the reason.
     pub(super) fn take_settings(
         &self,
         inner: &Inner,
@@ -167,7 +168,7 @@ impl Devices<'_> {
         cleared.map_err(|problem| format!("device {:?}: {}", new.name, problem.message))
     }
 
-    /// Applies a new configuration to the devices that existed `before`.
+    /// Applies the changed settings of a new configuration to the devices that were in the old one.
     pub(super) fn follow_devices(&self, before: &[Device], after: &[Device]) {
         let different = diff(before, after, |device| device.name.clone());
         for was in before {

@@ -27,7 +27,7 @@ const TABLES: [(&str, &str, &str); 7] = [
     ("access", "access rule", ""),
 ];
 
-/// The keys of secrets.
+/// The keys, in any table of a document, whose values are secret and never shown.
 const SECRETS: [&str; 4] = ["key", "former_key", "controller_key", "token"];
 
 /// The set-up of a server: what changes while a server runs, and the tables in which a document has
@@ -199,7 +199,7 @@ impl Setup {
         all
     }
 
-    /// Returns the hosts, with the server's own keys where the document hides them.
+    /// Returns the document's hosts, with the server's own keys where the document hides them.
     fn hosts(&self, now: &Config) -> Result<Vec<Host>, String> {
         let mut all = self.config.host.clone();
         for host in all.iter_mut().filter(|host| hides(host)) {
@@ -223,8 +223,9 @@ impl Setup {
         Ok(all)
     }
 
-    /// Adds the listeners, and the access states through them. A listener that is there keeps its
-    /// number. A new one gets its number in the document, or the next if that is taken.
+    /// Adds the document's listeners to `wanted`, and gives the ANA states there the listeners' new
+    /// numbers. A listener that is there keeps its number. A new one gets its number in the
+    /// document, or a free one if that is taken.
     fn listen(
         &self,
         base: &Config,
@@ -309,7 +310,8 @@ impl Changes {
     }
 }
 
-/// Returns the tenants of a configuration, each with its device.
+/// Returns the tenants of a configuration, each with its device. A tenant without one is on the
+/// first device.
 pub(super) fn located(config: &Config) -> Vec<Tenant> {
     let first = config.device_names().into_iter().next();
     config.tenant.iter().map(|one| one.clone().on(first.as_deref())).collect()

@@ -21,25 +21,25 @@ use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
 use super::files::{self, BYTES_MAX, Directory, Written, digest, directory_of};
 
-/// The beginning of the first line; the version follows.
+/// The beginning of a state file's first line; the version follows.
 const FORMAT: &str = "nearflash-state ";
 
-/// The newest version. Version 2 added listeners, devices and the log: an older program would
-/// ignore the log and lose its changes, so it must refuse the file. Version 3 added the identities
-/// of disks, and is written only if there are some.
+/// The newest version of state files. Version 2 added listeners, devices and the log: an older
+/// program would ignore the log and lose its changes, so it must refuse the file. Version 3 added
+/// the identities of disks, and is written only if there are some.
 const VERSION: u32 = 3;
 
-/// The version of a file without identities of disks.
+/// The version of a state file without identities of disks.
 const VERSION_WITHOUT_DISKS: u32 = 2;
 
-/// The versions that are understood.
+/// The versions of state files that this program reads.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 
 /// The number of attempts to read the state file and its log, which the running server may rewrite
 /// in between.
 const READS_MAX: u32 = 8;
 
-/// The ending of the log's path.
+/// The ending that the log's path has after the state file's.
 const LOG: &str = "log";
 
 /// The state file of a server and the log of changes beside it.
@@ -71,7 +71,7 @@ impl StateAt {
         (place(self), self.generation) == (place(other), other.generation)
     }
 
-    /// Returns true if there is no file yet.
+    /// Returns `true` if the state file does not exist yet.
     pub(crate) fn is_new(&self) -> bool {
         self.generation == 0
     }
@@ -197,7 +197,7 @@ impl Store {
     }
 }
 
-/// Returns the ending of a log's path, for the ending of its state file.
+/// Returns the ending of the log that belongs to a copy of the state file with this ending.
 fn log_of(ending: &str) -> String {
     format!("{LOG}.{ending}")
 }
@@ -209,7 +209,7 @@ fn sync_both(path: &Path) -> io::Result<()> {
     Directory::of(path)?.sync()
 }
 
-/// Returns the path of a file beside this one, with another ending.
+/// Returns this path with a dot and `ending` added to the file's name.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
@@ -335,7 +335,7 @@ fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     file.sync()
 }
 
-/// Links the present state file under another ending.
+/// Keeps the present state file under another ending, by a hard link or, where links fail, a copy.
 fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
     let (old, step) = (beside(path, ending), beside(path, "step"));
     let remove = files::remove_if_there(&step);

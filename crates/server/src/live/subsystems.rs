@@ -136,7 +136,7 @@ impl Subsystems<'_> {
         Ok(())
     }
 
-    /// Returns the controllers of connected hosts.
+    /// Returns the NVMe controllers of connected hosts. Fails if no listener ever spoke NVMe.
     fn controllers(&self) -> Result<Vec<ControllerInfo>, Problem> {
         match self.0.fabric() {
             Some(fabric) => Ok(fabric.controllers()),
@@ -157,7 +157,8 @@ pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a spec::Subsyste
     })
 }
 
-/// Checks names of hosts and subsystems that are new.
+/// Checks the NQNs of new hosts and subsystems for obvious slips: an invalid UUID, blanks, or the
+/// dots of an example.
 fn check<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<(), Problem> {
     let slip = names.into_iter().find_map(|nqn| spec::check_nqn(nqn).err());
     slip.map_or(Ok(()), |why| Err(Problem::new(Code::Invalid, why)))

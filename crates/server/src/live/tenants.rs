@@ -122,14 +122,16 @@ impl Tenants<'_> {
     }
 }
 
-/// Returns true if a tenant outlives the client that registered it.
+/// Returns `true` if a tenant is active and was not registered by a client, so that no client's end
+/// removes it.
 fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }
 
 /// Returns the difference from the configured tenants, `said`, to the present ones, `list`. `first`
-/// is the first device. A tenant that nobody configured counts as moved if an operator has changed
-/// it: a reload that reorders the devices leaves it where it is.
+/// is the name of the first device. A tenant that has no entry and only default settings is left
+/// out. Its device counts as a change only if an operator has changed the tenant (`is_changed`),
+/// since a reload that reorders the devices leaves the tenant where it is.
 fn changed_tenants(
     said: &[Tenant],
     list: &[TenantInfo],

@@ -35,7 +35,7 @@ pub(crate) fn live(config: &str) -> Arc<Live> {
     live_that_keeps(config, None)
 }
 
-/// Creates a server that keeps its changes in `store`.
+/// Creates a server without workers, which keeps its changes in `store`.
 fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
@@ -172,7 +172,7 @@ fn a_namespace_that_a_device_has_as_scratch_stays() {
 /// The result of a change that enlarges a device, and of a restart after it.
 struct Grown {
     is_done: bool,
-    /// `true` if there were no more calls.
+    /// `true` if the change made fewer file calls than the one that was to fail.
     is_over: bool,
     /// Size of the device's file in bytes.
     bytes: u64,

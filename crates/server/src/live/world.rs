@@ -72,7 +72,7 @@ impl World {
         Some(namespace.identifiers.uuid)
     }
 
-    /// Creates the fabric of a server with an NVMe listener.
+    /// Creates the NVMe fabric of this state, which must have an NVMe listener.
     pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");
         let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));

@@ -58,7 +58,7 @@ pub(super) struct Offer {
     pub(super) reads: f64,
 }
 
-/// The state shared by the thread and the code that orders probes.
+/// The state shared by the thread that makes probes and the recalibration that orders them.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     offer: Mutex<Offer>,
@@ -67,7 +67,7 @@ pub(super) struct Orders {
     stop: AtomicBool,
     /// Set when no probe is in flight and none will follow.
     over: AtomicBool,
-    /// Probes that were submitted, reads and others.
+    /// The number of reads that were submitted to the device.
     reads: AtomicU64,
     writes: AtomicU64,
     errors: AtomicU64,
@@ -96,7 +96,7 @@ impl Orders {
         (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
     }
 
-    /// Returns the wait times of the thread; none where the kernel does not count them.
+    /// Returns the wait times of the thread; zero where the kernel does not count them.
     pub(super) fn waits(&self) -> Waits {
         let account = self.account.get().and_then(Option::as_ref);
         account.and_then(ThreadAccount::waits).unwrap_or_default()
@@ -257,7 +257,8 @@ impl<D: Device> Prober<D> {
         }
     }
 
-    /// Queues the probes that have arrived by now, at random times (Poisson).
+    /// Queues the probes that have arrived by now, at random times (Poisson). Returns `true` if
+    /// there was one.
     fn arrive(&mut self, now: Instant) -> bool {
         let mut arrived = 0;
         while self.offer.iops > 0.0 && self.next_at <= now {

@@ -14,14 +14,15 @@ use super::Tools;
 use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
 use crate::interface::Chosen;
 
-/// The shortest and the longest step, and the number of reads that a step should measure.
+/// The shortest and the longest time for which a step measures. In between, a step measures about
+/// [`STEP_READS`] reads.
 const STEP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 const STEP_READS: f64 = 50_000.0;
 
 /// The time for a load to settle before it is measured.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// The interval at which tenants are watched.
+/// The interval at which a step looks at the tenants and at the delays of the device.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The number of reads from which on a tail latency is meaningful.
@@ -30,7 +31,7 @@ const LOOK_READS: u64 = 200;
 /// The time limit of a recalibration.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// The share of a device's tokens from which on tenants count as load.
+/// The share of a device's token rate that tenants must spend to count as load.
 pub(super) const IDLE_SHARE: f64 = 0.2;
 
 /// The reason that a recalibration ended without a result.
@@ -50,7 +51,7 @@ impl From<String> for Ended {
     }
 }
 
-/// The description of a measurement to make.
+/// The inputs of a measurement: what to measure, and how to follow and cancel it.
 pub(super) struct Order<'a> {
     pub(super) device: &'a str,
     pub(super) scratch: Option<Place>,
@@ -71,19 +72,21 @@ struct Run<'a> {
     place: usize,
     shared: Arc<Shared>,
     model: DeviceModel,
-    /// The rate of the device in units per second, as measured so far.
+    /// The rate of the device in units per second, as known when the run began.
     made: f64,
     begun: Instant,
-    /// Tenants that were already late before the probes began, and the time of the last such check.
+    /// The tenants that were late before the probes began.
     late: BTreeSet<TenantId>,
     late_at: Instant,
-    /// The numbers of probes and of all requests submitted at the last look at tenants.
+    /// The requests that were submitted up to the last look at tenants; `None` before the first
+    /// look.
     looked: Option<Looked>,
-    /// Steps that were repeated because threads had to wait for processors.
+    /// The number of steps that were repeated because threads had to wait for processors.
     repeats: u32,
 }
 
-/// The requests that were submitted up to the time `at`.
+/// The numbers of probes (reads, writes) and of all requests that were submitted up to the time
+/// `at`.
 struct Looked {
     at: Instant,
     probes: (u64, u64),

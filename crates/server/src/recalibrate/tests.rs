@@ -40,7 +40,7 @@ fn off() -> DevicePatch {
 }
 
 impl Recalibrations {
-    /// Makes the device drift from its model.
+    /// Begins an automatic recalibration, as if the device had drifted from its model.
     fn drifts(&self) {
         self.begin_automatically("disk", self.tools.tenants.now());
     }

@@ -105,7 +105,7 @@ impl Args {
         Beside { insecure, metrics, interface, grows: false }
     }
 
-    /// Returns the configuration file's path, for records.
+    /// Returns the configuration file's path, for the audit log; an empty text without a file.
     pub(super) fn about(&self) -> String {
         self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
     }
@@ -152,7 +152,8 @@ pub(super) fn merge(args: &Args) -> Result<Config, String> {
     Ok(config)
 }
 
-/// Returns what a server without a device in its configuration makes, and where; `None` with one.
+/// Returns a notice of the default device that a server makes or serves, and of its address; `None`
+/// if the configuration names a device.
 pub(super) fn told_of_defaults(config: &Config) -> Option<String> {
     if !config.device.is_empty() {
         return None;

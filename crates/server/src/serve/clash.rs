@@ -9,8 +9,8 @@ use crate::admin::{Wanted, tls_place};
 use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
 
-/// Finds configured addresses that cannot be bound: another listener has the address, or it is
-/// invalid.
+/// Adds a mistake for each configured address that cannot be bound, because another listener has
+/// the address or it is invalid.
 pub(super) fn check(
     config: &Config,
     listen: &[ListenAt],

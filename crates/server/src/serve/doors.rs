@@ -76,7 +76,8 @@ impl Doors {
         std::mem::take(&mut self.listeners)
     }
 
-    /// Opens the admin API and the metrics. Those of a successor wait until it serves.
+    /// Opens the admin API, the metrics endpoint and the upgrade socket. The APIs of a successor
+    /// accept no connections until it serves.
     pub(super) fn open_apis(
         &mut self,
         args: &Args,

@@ -106,7 +106,7 @@ impl Draft {
     }
 }
 
-/// Returns a listener at its configured address, for the fabric.
+/// Returns a listener at its configured address, from which the NVMe fabric derives a port.
 fn entrance(at: &ListenAt) -> Entrance<'_> {
     Entrance { at, endpoint: &at.endpoint }
 }
@@ -219,7 +219,8 @@ fn check_names(config: &Config, mistakes: &mut Mistakes) {
     }
 }
 
-/// Returns the sizes of devices in blocks, as far as known. Reports a file that two devices use.
+/// Returns the sizes of devices in blocks, or [`Volume::UNKNOWN_BLOCKS`] where a size is known only
+/// once the device is open. Reports a file that two devices use.
 fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
     let devices = config.all_devices();
     let file = |spec: &Spec| {

@@ -61,7 +61,8 @@ impl Duty {
         Duty { orders, worker, inbox, done, holds, disks, drain }
     }
 
-    /// Carries out new orders before a turn. `attach` makes a queue to a device.
+    /// Carries out new orders before a turn. `attach` opens a queue to a device, or makes an empty
+    /// one if it gets `None`.
     pub(super) fn attend<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,
@@ -118,7 +119,8 @@ impl Duty {
         }
     }
 
-    /// Opens and closes devices, as far as possible now.
+    /// Carries out the orders to open and close devices where no request of this worker is at the
+    /// old device.
     fn exchange_disks<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,
@@ -144,7 +146,8 @@ impl Duty {
         }
     }
 
-    /// Carries out orders after a turn. Returns the turn's result, or `None` after the last turn.
+    /// Reports the orders that are done after a turn, and continues a drain. Returns the turn's
+    /// result, or `None` after the last turn.
     pub(super) fn after<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,

@@ -7,14 +7,14 @@ use crate::config::Config;
 use crate::live::{Changes, Store};
 use crate::log;
 
-/// The configuration of the server that the system runs.
+/// The path of the configuration file of the system's service.
 pub const SERVICE_CONFIG: &str = "/etc/nearflash/nearflash.toml";
 
 /// The directory for the service's state that the service manager provides.
 const SERVICE_DIRECTORY: &str = "/var/lib/nearflash";
 
-/// Returns the path of the state file: the `told` path, or the one beside the configuration `file`;
-/// `None` for no state file.
+/// Returns the path of the state file: the path that the command line (`told`) or the configuration
+/// names, else the default for the configuration `file`. Returns `None` for no state file.
 pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> Option<PathBuf> {
     match (told.or(config.state.as_deref()), file) {
         (Some("none"), _) | (None, None) => None,

@@ -21,11 +21,13 @@ use crate::log;
 /// The program of this process, even if its file was replaced or removed.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Checks of a socket whose last server seems to have ended, and the pause before each.
+/// The number of checks of a socket whose server seems to have ended. A pause of [`LOOK_PAUSE`]
+/// precedes each.
 const LOOKS: u32 = 8;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Checks of a process whose link has closed, until it has ended, and the pause between two.
+/// The maximum number of checks whether a process whose link has closed has ended. There is a pause
+/// of [`END_PAUSE`] between two.
 const END_LOOKS: u32 = 5000;
 const END_PAUSE: Duration = Duration::from_millis(1);
 

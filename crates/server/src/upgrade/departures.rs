@@ -42,7 +42,8 @@ pub(super) struct Departures<'a> {
     pub(super) talk: Talk,
     /// The number of this take-over.
     number: u64,
-    /// Connections that were shown to the successor and still belong to this process.
+    /// The connections that were shown to the successor and still belong to this process, by
+    /// ticket.
     shown: HashMap<u64, (Box<Parcel>, Shelved)>,
     /// NVMe controllers, whose connections go together.
     controllers: Controllers,
@@ -93,7 +94,8 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Gives away every connection that can move.
+    /// Hands over to the successor every connection that can move, within a time limit that starts
+    /// at `began`.
     pub(super) fn give_connections(&mut self, began: Instant) -> Result<(), String> {
         let grounds = self.grounds.clone();
         self.moved_at = grounds.clock.now();

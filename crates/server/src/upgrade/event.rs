@@ -7,7 +7,7 @@ use super::talk::{Message, Over};
 /// An event that the hand-over thread waits for.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A worker has sent a message.
+    /// A worker has sent a message to the hand-over thread's mailbox.
     Mail,
     /// A process asks to take over.
     Knock(UnixStream),

@@ -43,12 +43,13 @@ impl Grounds {
         all
     }
 
-    /// Marks the files of the sockets as owned by the other process, or by this one again.
+    /// Marks the files of Unix sockets as owned by the other process (`true`), or by this one again
+    /// (`false`). The owner removes them when it ends.
     pub(super) fn give_away(&self, is_given: bool) {
         self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
     }
 
-    /// Makes the APIs accept or pause.
+    /// Makes the APIs pause (`true`), or accept connections again (`false`).
     pub(super) fn hold_apis(&self, is_held: bool) {
         self.apis.iter().for_each(|api| api.hold(is_held));
     }

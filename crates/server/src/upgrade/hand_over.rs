@@ -71,7 +71,7 @@ impl HandOver {
         self.mailbox.poll()
     }
 
-    /// Sends a message to a worker, now or soon.
+    /// Sends a message to a worker, at once or when its mailbox has room.
     pub(super) fn post(&mut self, to: usize, tell: Tell) {
         self.outgoing.push_back((to, tell));
         self.flush();
@@ -92,7 +92,7 @@ impl HandOver {
         self.post(usize::from(parcel.from), Tell::Returned(parcel));
     }
 
-    /// Returns all connections to their workers, because no process takes them.
+    /// Returns all connections in the mailbox to their workers, because no process takes them.
     pub(super) fn return_all(&mut self) {
         while let Some(tell) = self.mail() {
             if let Tell::Arrive(parcel) = tell {

@@ -56,7 +56,7 @@ pub(super) struct ServerInventory {
     /// `true` if a service manager watches the server.
     is_watched: bool,
     /// The time without a sign of life after which the service manager ends the server, in
-    /// microseconds.
+    /// microseconds; `None` if it waits for no sign.
     #[serde(default)]
     watchdog_us: Option<u64>,
     /// The storage epoch that clients were told.
@@ -75,7 +75,7 @@ pub(super) struct DeviceAt {
     pub(super) files: usize,
 }
 
-/// A namespace.
+/// A namespace of the predecessor: its number, and its range of blocks on a device.
 #[derive(Debug, Serialize, Deserialize)]
 struct SpaceAt {
     number: u16,
@@ -84,21 +84,21 @@ struct SpaceAt {
     blocks: u64,
 }
 
-/// A socket that listens.
+/// A listening socket of the predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SocketAt {
     /// The purpose of the socket.
     pub(super) role: Role,
-    /// The configured address.
+    /// The configured address, as a URL without options for a client's listener.
     pub(super) wanted: String,
     /// The address to which the socket is bound.
     pub(super) is_at: String,
 }
 
-/// A closed listener.
+/// A closed listener of the predecessor that may still have connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DepartedAt {
-    /// The listener's identifier, to which connections refer.
+    /// The place of the listener in the predecessor, by which connections refer to it.
     listener: u16,
     number: u16,
     url: String,
@@ -129,7 +129,7 @@ impl DepartedAt {
 #[derive(Debug, Serialize, Deserialize)]
 struct ClientTenant {
     tenant: spec::Tenant,
-    /// The tenant that the client belongs to.
+    /// The name of the tenant that the client belongs to.
     maker: String,
 }
 
@@ -170,21 +170,21 @@ impl HeldAt {
     }
 }
 
-/// Returns the files of a device.
+/// Returns the open files of a device, which are passed to the successor.
 ///
 /// # Errors
-/// Fails if only a restart can deal with its state.
+/// Fails if the device's state can only be dealt with by a restart.
 pub(super) fn files(disk: &Disk) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disk.volume.files();
     files.map_err(|why| format!("device {}: {why}; restart this server instead", disk.place + 1))
 }
 
-/// Formats a listening address.
+/// Formats the address of a listening socket as text that [`endpoint`] parses.
 pub(super) fn place(endpoint: &Endpoint) -> String {
     url(Protocol::Reflex, endpoint)
 }
 
-/// Parses an endpoint that was written as text.
+/// Parses the address of a listening socket that [`place`] formatted.
 pub(super) fn endpoint(place: &str) -> Result<Endpoint, String> {
     Ok(ListenAt::parse(place)?.endpoint)
 }

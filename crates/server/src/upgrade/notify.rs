@@ -15,8 +15,8 @@ pub(super) fn is_watched() -> bool {
 /// The time after a drain for the remaining steps, such as writing the last lines of the audit log.
 const LAST: Duration = Duration::from_secs(20);
 
-/// The environment variables that say how often the service manager wants a sign of life, in
-/// microseconds, and of which process (`sd_watchdog_enabled(3)`).
+/// The environment variable that says how often the service manager wants a sign of life, in
+/// microseconds (`sd_watchdog_enabled(3)`).
 pub(super) const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 pub(super) const WATCHDOG_PID: &str = "WATCHDOG_PID";
 
@@ -37,12 +37,12 @@ pub(crate) fn interval() -> Option<Duration> {
     own.map(Duration::from_micros).or_else(|| INHERITED.get().copied())
 }
 
-/// Reports that this process lives.
+/// Sends the service manager a sign of life.
 pub(crate) fn lives() {
     tell("WATCHDOG=1\n");
 }
 
-/// Reports that this process serves.
+/// Tells the service manager that this process serves, and that it is the main process.
 pub(crate) fn ready() {
     tell(&format!("READY=1\nMAINPID={}\n", std::process::id()));
 }

@@ -7,10 +7,11 @@ use io::{Listener, UnixPath};
 
 use crate::admin::Wanted;
 
-/// The permissions of the upgrade socket: the user who runs the server, and root.
+/// The permissions of the upgrade socket's file: only the server's user, and root, may connect.
 const MODE: u32 = 0o600;
 
-/// Returns the path of the upgrade socket of a server with this admin API, or `None` without one.
+/// Returns the path of the upgrade socket: the path `told`, else a path beside the admin API's Unix
+/// socket. Returns `None` if `told` is `none`, or there is no such socket.
 pub(crate) fn socket_path(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
     match (told, admin) {
         (Some("none"), _) => None,
@@ -29,7 +30,7 @@ pub(crate) fn socket_path(told: Option<&str>, admin: Option<&Wanted>) -> Option<
     }
 }
 
-/// Opens the upgrade socket.
+/// Binds the upgrade socket, at which successors ask to take over, and starts to listen.
 pub(crate) fn open_socket(path: &Path) -> Result<Listener, String> {
     let path = UnixPath::new(path).map_err(|error| error.to_string())?;
     Listener::bind_unix(&path, MODE).map_err(|error| error.to_string())

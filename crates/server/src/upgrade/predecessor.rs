@@ -51,7 +51,7 @@ struct Changes {
     is_frozen: bool,
     is_still: bool,
     is_committed: bool,
-    /// The reported holdings of tenants. The tenants themselves no longer have them.
+    /// The holdings of tenants that were sent to the successor, and taken from the tenants here.
     held: Vec<control::Held>,
 }
 
@@ -307,7 +307,8 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Reads the successor's messages for a moment, and notes how its conversation ended.
+    /// Reads the successor's messages for a moment, and sets `over` to the reason if the
+    /// conversation has ended. If the successor was killed, starts this process anew in its place.
     ///
     /// # Errors
     /// Fails if the other process was killed, and this one cannot start in its place.
@@ -388,7 +389,7 @@ impl<'a> Predecessor<'a> {
     }
 }
 
-/// Returns the files of all devices.
+/// Returns the open files of all devices, which are passed to the successor.
 fn open_files(disks: &[Disk]) -> Result<Vec<BorrowedFd<'_>>, String> {
     let files = disks.iter().map(files);
     Ok(files.collect::<Result<Vec<_>, _>>()?.concat())

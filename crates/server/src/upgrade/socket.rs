@@ -15,7 +15,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Returns a listener's socket and addresses for the successor.
+    /// Returns a listener's socket as it is passed to the successor, with its purpose and the
+    /// configured address `wanted`.
     pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
         Socket { role, wanted, kept: listener.keep() }
     }
@@ -24,7 +25,7 @@ impl Socket {
 /// The purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Clients, by the listener whose identifier has this place.
+    /// Connections of clients, at the listener whose identifier has this place.
     Listener(u16),
     /// The admin API.
     Admin,
@@ -34,7 +35,8 @@ pub(crate) enum Role {
     Upgrade,
 }
 
-/// Returns the configured URL of a listener.
+/// Returns the configured URL of a listener, without options. By this URL, a successor finds the
+/// listener among its own.
 pub(crate) fn wanted(at: &ListenAt) -> String {
     url(at.protocol, &at.endpoint)
 }

@@ -142,8 +142,8 @@ impl Successor {
         Some(std::mem::take(&mut self.files[self.found[n]?]))
     }
 
-    /// Takes the predecessor's socket of this purpose; `None` if it has none. The socket's file
-    /// stays with the predecessor for now.
+    /// Takes the predecessor's socket of this purpose and this configured address; `None` if it has
+    /// none. The socket's file stays with the predecessor for now.
     pub(crate) fn socket(
         &mut self,
         is_it: impl Fn(&Role) -> bool,
@@ -202,7 +202,7 @@ impl Successor {
     /// Returns the predecessor's record of removed namespaces, since its connections rely on it.
     ///
     /// # Errors
-    /// Fails if the process says what cannot be.
+    /// Fails if the predecessor's record contradicts itself.
     pub(crate) fn removals(&self) -> Result<Removals, String> {
         let removals = self.inventory.removals();
         removals.ok_or_else(|| "the server that runs has removed what it never had".to_owned())

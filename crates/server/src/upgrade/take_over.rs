@@ -24,8 +24,8 @@ use super::talk::{Message, Over, Talk, unexpected};
 use crate::log;
 use crate::sessions::AnySession;
 
-/// The longest time that a connection waits for room on its way to a worker, and the pause between
-/// two attempts.
+/// The longest time that a connection waits for room on its way to a worker. It tries again after
+/// each [`PLACE_PAUSE`].
 const PLACE_MAX: Duration = Duration::from_secs(5);
 const PLACE_PAUSE: Duration = Duration::from_millis(1);
 
@@ -41,11 +41,11 @@ const OFFERS_MAX: usize = 100;
 /// The last message of this process, which shows the predecessor that this process was not killed.
 const FAREWELL: &str = "the new process has everything";
 
-/// The longest plausible travel time of a message. A longer one shows that the clocks of the two
-/// processes cannot be compared.
+/// The longest plausible travel time of a message, in nanoseconds. A longer one shows that the
+/// clocks of the two processes cannot be compared.
 const WAY_NANOS_MAX: u64 = 10_000_000_000;
 
-/// A sender of the first part's result, for the code that waits to serve.
+/// The sender by which the code that waits to serve gets the result of the take-over's first part.
 pub(super) type Told = Sender<Result<(), String>>;
 
 /// Checks that the session expects the rest of the payload that the connection reports as begun,
@@ -107,7 +107,7 @@ pub(super) struct TakeOver<'a> {
     /// Sockets of the predecessor that this process does not use. Their files are removed when this
     /// process serves.
     pub(super) unwanted: Vec<Listener>,
-    /// Shown connections, which still belong to the predecessor.
+    /// The connections that the predecessor has shown and still owns, by ticket.
     pub(super) shown: HashMap<u64, Shown>,
     /// The NVMe controllers among the shown connections: identifier and tickets, by the first
     /// ticket.
@@ -115,9 +115,9 @@ pub(super) struct TakeOver<'a> {
     pub(super) landing: HashMap<Ticket, Landing>,
     pub(super) pauses: Vec<Duration>,
     pub(super) began: Instant,
-    /// The time from the first sight of the predecessor at rest until this process served.
+    /// The time from the report that the predecessor stands still until this process served.
     pub(super) took: Duration,
-    /// True once the predecessor has committed the take-over.
+    /// `true` once this process serves in the predecessor's place.
     pub(super) serves: bool,
     /// The number of connections that stayed with the predecessor, until it is logged.
     pub(super) left: Option<usize>,
@@ -279,7 +279,8 @@ impl TakeOver<'_> {
         (all == tickets && fabric.import(cntlid, now)).then_some(())
     }
 
-    /// Answers every connection that was shown.
+    /// Checks every connection of a message, and tells the predecessor which ones this process
+    /// takes.
     fn look_at_all(&mut self, message: Message) -> Result<(), String> {
         let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
         let mut sockets = message.files.into_iter();
@@ -308,7 +309,8 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// Answers a shown controller, with all of its connections or none.
+    /// Checks a shown controller, and tells the predecessor whether this process takes all of its
+    /// connections or none.
     fn look_at_controller(&mut self, message: Message) -> Result<(), String> {
         let (bytes, parcels) = controller(&message.body).map_err(|unfit| unfit.to_string())?;
         let sent_at = self.sent_at(message.ticket);
@@ -494,7 +496,7 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Returns the names that the predecessor's connections still have.
+    /// Returns the names of clients' connections that are still open in the predecessor.
     fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
         let registry = self.grounds.tenants.registry();
         let name = |(tenant, client, connection): &(String, String, u32)| {

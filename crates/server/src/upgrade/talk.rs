@@ -12,7 +12,7 @@ use proto::takeover::{Head, Kind};
 use super::event::Event;
 use super::step::STEP_MAX;
 
-/// The time limit for the last message.
+/// The time limit for sending the last message of a conversation.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 /// A received message.
@@ -56,7 +56,7 @@ impl From<Over> for String {
     }
 }
 
-/// The end of a process in the conversation between predecessor and successor.
+/// The side of one process in the conversation between predecessor and successor.
 #[derive(Debug)]
 pub(super) struct Talk {
     link: Link,
@@ -70,7 +70,7 @@ impl Talk {
         Ok(Talk { link })
     }
 
-    /// Sets the longest silence of the other process.
+    /// Sets the longest silence after which the other process counts as stuck.
     pub(super) fn set_patience(&self, patience: Duration) -> Result<(), String> {
         let set = self.link.set_patience(Some(patience), Some(STEP_MAX));
         set.map_err(|error| error.to_string())

@@ -67,7 +67,8 @@ fn serve(hand_over: &mut HandOver, socket: Option<UnixListener>) {
     }
 }
 
-/// Drains the workers before the end of the process.
+/// Waits until all workers have drained, before the process ends. Meanwhile refuses processes that
+/// ask to take over.
 fn see_out(hand_over: &mut HandOver) {
     while !hand_over.grounds().orders.are_drained() {
         hand_over.return_all();
@@ -113,7 +114,7 @@ impl Started {
     }
 }
 
-/// Accepts processes that ask to take over.
+/// Starts a thread that accepts processes that ask to take over, and sends them as events.
 fn accept(listener: UnixListener, events: Sender<Event>) -> Result<(), String> {
     let body = move || {
         for stream in listener.incoming() {

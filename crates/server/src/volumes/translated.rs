@@ -24,7 +24,7 @@ const SPARE_PER_MILLE: u32 = 100;
 /// it.
 const SEGMENTS: u64 = 512;
 
-/// The reason why a second queue is refused.
+/// The message by which a second queue to an `ftl:` device is refused.
 pub(crate) const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
@@ -98,7 +98,7 @@ pub(crate) fn open_member(path: &str, options: FileOptions) -> Result<FileVolume
     Ok(file)
 }
 
-/// Returns a shape for a new volume on a member of this size in pages.
+/// Returns the shape of a new volume, by the wishes of a spec, on a member of so many pages.
 pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
     let segment = wishes.segment_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
     let largest = (pages / SEGMENTS).max(1);

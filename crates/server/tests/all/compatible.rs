@@ -52,7 +52,7 @@ fn an_earlier_state_file_and_its_log_mean_what_they_meant() {
     check("effective.toml", &shown(&changes.made_to(&base)));
 }
 
-/// Returns the paths of all keys in a document, without positions in lists.
+/// Adds the paths of all keys in a document, without positions in lists, to `found`.
 fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(key, one)| {
@@ -64,7 +64,7 @@ fn keys(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns the paths of all keys that a configuration file can have, by its schema.
+/// Adds the paths of all keys that a configuration file can have, by its schema, to `found`.
 fn known_keys(root: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.trim_start_matches("#/$defs/");

@@ -24,17 +24,17 @@ enum Call {
     Cut(FileId, u64),
     Synced(FileId),
     SyncedNames,
-    /// The change of this number was answered.
+    /// An operator was told that the change of this number is made.
     Answered(u64),
 }
 
-/// The calls of a thread.
+/// The file calls that a thread of a test has made, and the fault to inject into the next ones.
 #[derive(Debug, Default)]
 struct Record {
     calls: Vec<Call>,
     names: BTreeMap<PathBuf, FileId>,
     files: usize,
-    /// The number of attempted calls.
+    /// The number of attempted calls, failed ones included.
     made: usize,
     fault: Fault,
 }
@@ -70,8 +70,8 @@ pub(super) fn created(path: &Path) -> FileId {
     named(path)
 }
 
-/// Returns the number of a file. A file that the test itself created gets a new number, and is
-/// durable.
+/// Returns the identifier of a file in the record. A file that no recorded call created gets a new
+/// identifier.
 pub(super) fn named(path: &Path) -> FileId {
     RECORD.with_borrow_mut(|record| match record.names.get(path) {
         Some(id) => *id,
@@ -134,7 +134,7 @@ pub(super) fn removed(path: &Path) {
     });
 }
 
-/// Sets the fault for this thread's calls. Returns the number of calls so far.
+/// Sets the fault for this thread's calls. Returns the number of calls attempted so far.
 pub(crate) fn set_fault(fault: Fault) -> usize {
     RECORD.with_borrow_mut(|record| {
         record.fault = fault;
@@ -142,7 +142,7 @@ pub(crate) fn set_fault(fault: Fault) -> usize {
     })
 }
 
-/// Notes that a change was confirmed to an operator.
+/// Records that a change was confirmed to an operator.
 pub(crate) fn answered(change: u64) {
     call(|_| Call::Answered(change));
 }
@@ -212,7 +212,8 @@ impl Disk {
         }
     }
 
-    /// Returns every subset of the changes of names that are not durable.
+    /// Returns the sets of names that a power cut may leave in the directory: one for each subset
+    /// of the changes of names that are not durable.
     fn names_after_a_cut(&self) -> Vec<Names> {
         let choices = 1_u32 << self.pending.len();
         let chosen = |choice: u32| {

@@ -7,7 +7,7 @@ use super::super::files::power::{self, Fault};
 use super::*;
 use crate::config::Config;
 
-/// A server that makes changes.
+/// A server that stores changes in a state file.
 struct Server {
     store: Store,
     /// The stored changes.
@@ -50,7 +50,8 @@ impl Server {
     }
 }
 
-/// Restarts the server from every state that a power cut may leave. Returns the number of states.
+/// Opens the state file in every state that a power cut may leave, and checks that the last
+/// confirmed change is found. Returns the number of states.
 fn look_everywhere(tried: &[Changes]) -> usize {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = folder.path().join("state");

@@ -18,7 +18,8 @@ use super::Departures;
 /// The time limit for the connections of one controller to become quiet together.
 const GATHER_MAX: Duration = Duration::from_secs(1);
 
-/// The time limit for all controllers. The hosts of the remaining controllers reconnect.
+/// The time limit for handing over all controllers. The hosts of the remaining controllers
+/// reconnect.
 const GIVING_MAX: Duration = Duration::from_secs(10);
 
 /// The interval at which controllers that did not become quiet in time are asked again.
@@ -28,7 +29,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(25);
 /// controller has more there: all wait for the slowest of their controller.
 const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 
-/// Connections without a controller that may be on their way at the same time.
+/// The number of connections that may be on their way beside those of the gathered controllers.
 const SLACK: u16 = 16;
 
 /// The reason for a controller to stay that is larger than a message.
@@ -44,7 +45,7 @@ struct Shown {
     cntlid: u16,
     /// The tickets of the controller's connections.
     tickets: Vec<u64>,
-    /// The numbers of the controller's queues.
+    /// The numbers by which the controller's queues move.
     numbers: Vec<u64>,
 }
 
@@ -249,9 +250,9 @@ impl Departures<'_> {
         }
     }
 
-    /// Notes that the successor has taken these connections. If they belong to a controller, hands
-    /// the controller over with one message, or keeps it if its state has changed. Returns `None`
-    /// if they belong to no controller.
+    /// Hands a controller over with one message when the successor has taken its connections, or
+    /// keeps it if its state has changed. Returns `None` if the connections belong to no
+    /// controller.
     pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), Over>> {
         let shown = self.controllers.shown.remove(tickets.first()?)?;
         let fabric = self.grounds.live.fabric()?;
