@@ -23,7 +23,7 @@ pub struct Faults {
     pub script: Vec<(u64, Status)>,
     /// If `true`, a failed plain write of several physical blocks still writes its first half.
     pub torn_writes: bool,
-    /// Periodic stalls, during which nothing completes.
+    /// Periodic stalls, during which nothing completes; `None` for no stalls.
     pub stall: Option<Stall>,
     /// Seed of the random decisions.
     pub seed: u64,

@@ -27,12 +27,12 @@ impl Inbox {
         self.entries.push_back(submission);
     }
 
-    /// Starts all submissions.
+    /// Starts all submissions that have arrived.
     pub(crate) fn kick(&mut self) {
         self.started = self.entries.len();
     }
 
-    /// Removes and returns the oldest started submission.
+    /// Removes and returns the oldest started submission; `None` if there is none.
     pub(crate) fn pop(&mut self) -> Option<Submission> {
         self.started = self.started.checked_sub(1)?;
         self.entries.pop_front()
@@ -44,7 +44,8 @@ impl Inbox {
     }
 }
 
-/// Asserts the properties of a submission that the contract of `Device` promises.
+/// Asserts what the contract of `Device` promises about a submission to a device of `blocks`
+/// blocks: its range is on the device, and its buffer is large enough.
 pub(crate) fn assert_valid(submission: &Submission, blocks: u64) {
     let Submission { slot, command, buf } = submission;
     let fits = command.range().is_none_or(|range| range.fits(blocks));

@@ -13,10 +13,11 @@ use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 const REQUEST_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
 /// Number of stripe words in a cache line.
 const LINE_STRIPES: usize = 8;
-/// Cache lines of a volume's locks.
+/// Number of cache lines of a volume's locks.
 const LINES: usize = 1024;
 
-/// The locks of one volume. Region `n`, a power of two of blocks, belongs to stripe `n % stripes`.
+/// The locks on ranges of one volume's blocks. The volume is divided into regions of equal size, a
+/// power of two of blocks. Region `n` belongs to stripe `n % stripes`.
 ///
 /// A stripe is a readers-writer ticket lock in one word. Each claim draws a ticket. A shared holder
 /// admits the next ticket at once, a lone holder when it leaves.
@@ -216,7 +217,8 @@ impl Word {
             | (self.alone & FIELD)
     }
 
-    /// Returns `true` if it is the ticket's turn. A shared holder passes the turn on.
+    /// Returns `true` if it is the turn of this ticket, so that its claim gets the stripe. A shared
+    /// holder passes the turn on.
     fn enter(&mut self, ticket: u64, mode: Mode) -> bool {
         match mode {
             Mode::Shared if self.share == ticket => {

@@ -86,7 +86,7 @@ impl MemVolume {
         }
     }
 
-    /// Carries out a command on the data.
+    /// Carries out a command on the data. Returns [`Status::Unsupported`] for compares and commits.
     pub(crate) fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
         let bytes = command.buffer_bytes();
         match (command, buf) {

@@ -10,8 +10,8 @@ use contract::{
 use crate::inbox::{Inbox, assert_valid};
 
 /// A queue to a device that keeps nothing: reads return zeroes, writes vanish, and every request
-/// succeeds at the next poll, except compares, which are unsupported. Each queue is a device of its
-/// own, since there is nothing to share.
+/// succeeds at the next poll, except compares and commits, which are unsupported. Each queue is a
+/// device of its own, since there is nothing to share.
 ///
 /// A read zeroes the part of its buffer that may hold a tenant's data. So a reused buffer never
 /// shows one tenant's data to another, and writes need no wiping.

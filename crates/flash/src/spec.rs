@@ -44,9 +44,10 @@ pub enum Source {
     File {
         /// Path of the file; everything up to the first `?`.
         path: String,
-        /// Size in bytes of a file that must be created, a multiple of 512.
+        /// Size in bytes of a file that must be created, a multiple of 512; `None` if the spec says
+        /// no size.
         bytes: Option<u64>,
-        /// The identity that the disk must have, or `any`.
+        /// The identity that the disk must have, or `any`; `None` if the spec has no `disk=`.
         disk: Option<String>,
     },
     /// `sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]`: a device in this process's memory, with the
@@ -82,14 +83,15 @@ impl Source {
     }
 }
 
-/// The default size of a simulated device. Its data is in memory, and random writes soon take all
-/// of it.
+/// The default size of a simulated device in bytes. Its data is in memory, and random writes soon
+/// take all of it.
 const SIM_BYTES: u64 = 1 << 30;
 
 /// Faults and delays that any spec may ask for. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decorations {
-    /// `delay=100us` or `delay=80us..120us`: the additional time of each request.
+    /// `delay=100us` or `delay=80us..120us`: the additional time of each request; `None` for no
+    /// delay.
     pub delay: Option<Delay>,
     /// `fail_reads=0.01`: the share of reads that end in a media error, 0 to 1.
     pub fail_reads: f64,
@@ -303,7 +305,7 @@ pub enum SpecError {
     },
     /// A size is invalid.
     BadSize {
-        /// The kind of device.
+        /// The kind of device, such as `file`.
         scheme: String,
         /// The text of the size.
         text: String,
@@ -319,29 +321,29 @@ pub enum SpecError {
     },
     /// The device cannot be the member of an `ftl:` device.
     BadMember {
-        /// The member's kind and body.
+        /// The member's kind and body, such as `null:1GiB`.
         member: String,
     },
     /// An option without `=`.
     NoValue {
-        /// The option.
+        /// The name of the option.
         key: String,
     },
     /// The kind of device does not have the option.
     UnknownKey {
-        /// The kind of device.
+        /// The kind of device, such as `file`.
         scheme: String,
-        /// The option.
+        /// The name of the option.
         key: String,
     },
     /// An option is given twice.
     RepeatedKey {
-        /// The option.
+        /// The name of the option.
         key: String,
     },
     /// The value of an option is invalid.
     BadValue {
-        /// The option.
+        /// The name of the option.
         key: String,
         /// The option's value.
         value: String,
@@ -350,7 +352,7 @@ pub enum SpecError {
     },
 }
 
-/// The fault of a size.
+/// The reason why a text is no valid size of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeError {
     /// The text is not a number with a known unit.

@@ -95,7 +95,8 @@ impl<D: Device, F: FnMut(u64) -> [D; 2]> Bench for Heap<F> {
     }
 }
 
-/// Returns a zeroed buffer that lives until the process ends, for tests and simulations.
+/// Returns a zeroed buffer of this size and with this index. It lives until the process ends, so it
+/// is for tests and simulations.
 pub fn leak_buf(bytes: usize, index: u32) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index)
 }

@@ -51,7 +51,7 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
         );
     }
 
-    /// Reads the blocks until the writer has ended; returns the reader's counts.
+    /// Reads the blocks until the writer has set `is_over`; returns the reader's counts.
     pub fn read_generations(&mut self, is_over: &AtomicBool) -> Seen {
         let (mut seen, mut last) = (Seen::default(), 0);
         self.keep_busy(

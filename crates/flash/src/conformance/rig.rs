@@ -11,7 +11,8 @@ use contract::{
 
 use super::bench::Bench;
 
-/// The expected content: each block's mark. An absent block is zero.
+/// The expected content of the volume: the mark of each block, by block address. A block without a
+/// mark is zero.
 type Model = BTreeMap<u64, u64>;
 
 pub(super) struct Rig<'a, B: Bench> {
@@ -30,9 +31,10 @@ struct Flight {
     command: Command,
     /// The index and size of the lent buffer, to recognize it when it comes back.
     lent: Option<(u32, usize)>,
-    /// The pages of a commit.
+    /// The page numbers of a commit; empty for every other command.
     pages: Vec<u64>,
-    /// The mark that the written blocks will hold; `None` for commands that write no data.
+    /// The mark that the blocks hold once a write has succeeded. It has no effect for commands that
+    /// write no data.
     mark: Option<u64>,
     outcome: Option<Outcome>,
 }
@@ -73,13 +75,14 @@ impl<'a, B: Bench> Rig<'a, B> {
         self.queues[queue].room()
     }
 
-    /// Submits a command whose payload, if it has one, carries `mark`.
+    /// Submits a command to the queue with this index. The data of a write are filled with the
+    /// pattern of `mark`. Returns the slot of the request.
     pub(super) fn submit(&mut self, queue: usize, command: Command, mark: u64) -> Slot {
         let buf = self.lend(command);
         self.submit_with(queue, command, buf, Some(mark))
     }
 
-    /// Submits a compare-and-write that expects `old` and writes `new`.
+    /// Submits a compare-and-write that expects the pattern of `old` and writes that of `new`.
     pub(super) fn swap(&mut self, queue: usize, range: Range, old: u64, new: u64) -> Slot {
         let command = Command::CompareAndWrite(range);
         let mut buf = self.lend(command);
@@ -89,7 +92,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         self.submit_with(queue, command, buf, Some(new))
     }
 
-    /// Submits a commit of these pages, all of which carry `mark`.
+    /// Submits a commit of the pages with these numbers, all filled with the pattern of `mark`.
     pub(super) fn commit(&mut self, queue: usize, pages: &[u64], mark: u64) -> Slot {
         let command = Command::Commit { pages: pages.len() as u16 };
         let mut buf = self.lend(command);
@@ -105,7 +108,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         slot
     }
 
-    /// Submits a compare that expects `mark`.
+    /// Submits a compare of the range with the pattern of `mark`.
     pub(super) fn compare(&mut self, queue: usize, range: Range, mark: u64) -> Slot {
         let command = Command::Compare(range);
         let mut buf = self.lend(command);
@@ -179,7 +182,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         flight.outcome = Some(Outcome { status, data });
     }
 
-    /// Waits for a request, and applies a successful write to the model.
+    /// Waits for a request and returns its outcome. Applies a successful write to the model.
     pub(super) fn wait(&mut self, slot: Slot) -> Outcome {
         let mut turns = 0;
         while self.flights.get(slot).outcome.is_none() {
@@ -274,7 +277,7 @@ impl<'a, B: Bench> Rig<'a, B> {
     }
 }
 
-/// Returns the blocks of a page of a commit.
+/// Returns the blocks of the page with this number, as a commit counts pages.
 pub(super) fn page_range(page: u64) -> Range {
     let blocks = (COMMIT_PAGE_BYTES / BLOCK_BYTES) as u32;
     Range::new(page.wrapping_mul(blocks.into()), blocks)

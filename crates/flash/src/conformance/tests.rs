@@ -17,23 +17,23 @@ enum Violation {
     KeepsDiscarded,
     /// Zeroes one block too many.
     ZeroesTooMuch,
-    /// Writes whole groups of eight blocks, with garbage around the data.
+    /// Writes a single block to the start of its group of eight blocks.
     SpoilsNeighbours,
-    /// Ends a large write early.
+    /// Leaves out the last block of a large write.
     WritesShort,
-    /// Leaves the buffer unchanged where nothing was written.
+    /// Leaves the last block of a large read's buffer unchanged.
     LeavesGarbage,
-    /// Keeps the buffer of a write.
+    /// Keeps the buffers of all requests.
     KeepsBuffers,
     /// Completes every request twice.
     RepeatsItself,
-    /// Never completes a flush.
+    /// Never completes a request without a buffer, such as a flush.
     ForgetsFlushes,
-    /// Fails every flush.
+    /// Fails every request without a buffer, such as a flush.
     RefusesFlushes,
-    /// Reports room where there is none.
+    /// Always reports as much room as an idle queue has.
     AlwaysHasRoom,
-    /// Never reports a mismatch of a compare.
+    /// Carries out a compare-and-write as a plain write.
     ComparesNothing,
 }
 
@@ -121,7 +121,8 @@ impl Device for Violator {
     }
 }
 
-/// Returns the suite's complaint about a device that breaks the contract in this way.
+/// Returns the suite's complaint about a device that breaks the contract in this way; `None` if the
+/// suite does not notice.
 fn complaint(violation: Violation) -> Option<String> {
     let mut heap = Heap::new(|blocks| {
         let volume = MemVolume::new(blocks);

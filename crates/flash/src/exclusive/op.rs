@@ -148,8 +148,8 @@ fn mode(command: Command, range: Range, granule: u64, plain_writes: Mode) -> Mod
     }
 }
 
-/// Returns the first and the last block of the pages that a commit names, as far as they are among
-/// the device's blocks: the device refuses it otherwise.
+/// Returns the first and the last block of the pages that a commit's payload names. A page beyond
+/// the device's `blocks` counts as the last page, since the device refuses such a commit.
 fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
     const PAGE_BLOCKS: u64 = (COMMIT_PAGE_BYTES / BLOCK_BYTES) as u64;
     let last_page = (blocks / PAGE_BLOCKS).saturating_sub(1);

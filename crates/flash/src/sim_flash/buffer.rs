@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 /// A write that waits for room in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocked {
-    /// Time at which the controller has processed the write.
+    /// Time at which the controller has processed the write, in ns.
     pub(super) at: u64,
     pub(super) pages: u32,
     pub(super) owner: usize,
@@ -18,13 +18,15 @@ pub(super) struct Blocked {
 pub(super) struct WriteBuffer {
     /// Capacity in pages.
     capacity: usize,
-    /// Pages in the buffer: open, owed by dies, or being programmed.
+    /// Pages in the buffer: open ones, and those that were handed to dies and are not programmed
+    /// yet.
     held: usize,
-    /// Pages in the buffer that no die owes yet.
+    /// Pages in the buffer that were not handed to a die yet.
     open: usize,
     last_write: u64,
     blocked: VecDeque<Blocked>,
-    /// Blocked writes that were admitted: the time of acknowledgement and the ticket, by owner.
+    /// Blocked writes that were admitted: the time of acknowledgement in ns and the ticket, by
+    /// owner.
     admitted: Vec<Vec<(u64, u32)>>,
 }
 
@@ -40,7 +42,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Adds an owner of at most `depth` requests at a time; returns the owner's number.
+    /// Adds an owner, which is a queue of at most `depth` requests; returns the owner's number.
     pub(super) fn add_owner(&mut self, depth: usize) -> usize {
         self.admitted.push(Vec::with_capacity(depth));
         self.blocked.reserve(self.admitted.len() * depth);
@@ -74,12 +76,12 @@ impl WriteBuffer {
         self.held += program - pages;
     }
 
-    /// Removes pages that were programmed.
+    /// Removes this many pages, which were programmed.
     pub(super) fn free(&mut self, pages: usize) {
         self.held -= pages;
     }
 
-    /// Removes the first blocked write if there is room for it.
+    /// Removes and returns the first blocked write if there is room for it.
     pub(super) fn unblock(&mut self) -> Option<Blocked> {
         let first = *self.blocked.front()?;
         if !self.has_room(first) {
@@ -88,22 +90,24 @@ impl WriteBuffer {
         self.blocked.pop_front()
     }
 
-    /// Records that a blocked write of `owner` is acknowledged at `at`.
+    /// Records that a blocked write of `owner` is acknowledged at `at`, in ns.
     pub(super) fn acknowledge(&mut self, owner: usize, at: u64, ticket: u32) {
         self.admitted[owner].push((at, ticket));
     }
 
-    /// Takes the blocked writes of this owner that were admitted.
+    /// Takes the blocked writes of this owner that were admitted: the time of acknowledgement and
+    /// the ticket of each.
     pub(super) fn take_admitted(&mut self, owner: usize) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.admitted[owner].drain(..)
     }
 
-    /// Returns the earliest acknowledgement of an admitted write of this owner.
+    /// Returns the earliest acknowledgement of an admitted write of this owner, in ns; `None` if
+    /// there is no such write.
     pub(super) fn next_admitted(&self, owner: usize) -> Option<u64> {
         self.admitted[owner].iter().map(|&(at, _)| at).min()
     }
 
-    /// Returns the number of pages that no die owes yet.
+    /// Returns the number of pages that were not handed to a die yet.
     pub(super) fn open(&self) -> usize {
         self.open
     }

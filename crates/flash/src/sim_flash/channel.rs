@@ -22,8 +22,8 @@ impl Channel {
         Channel { slot_ns, first: 0, taken: vec![0; WORDS].into_boxed_slice() }
     }
 
-    /// Takes a slot for a page that will be ready at `ready`; returns the end of the transfer. No
-    /// later transfer has its page ready before `now`.
+    /// Takes a slot for a page that will be ready at `ready`; returns the end of the transfer. All
+    /// times are in ns. No later transfer has its page ready before `now`.
     pub(super) fn transfer(&mut self, now: u64, ready: u64) -> u64 {
         self.forget_until(now / self.slot_ns);
         let mut slot = ready.div_ceil(self.slot_ns).max(self.first);

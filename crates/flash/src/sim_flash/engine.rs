@@ -39,7 +39,7 @@ struct Timer {
     /// Order of creation, which breaks ties and so makes runs repeatable.
     sequence: u64,
     die: u32,
-    /// If `true`, the die looks for more work.
+    /// `true` if the die looks for more work at this event.
     looks: bool,
     /// Work that ends with this event, in ns.
     ended: u64,
@@ -106,7 +106,7 @@ impl Engine {
         self.age = age;
     }
 
-    /// Adds an owner of at most `depth` requests at a time; returns the owner's number.
+    /// Adds an owner, which is a queue of at most `depth` requests; returns the owner's number.
     pub(super) fn add_owner(&mut self, depth: usize) -> usize {
         self.buffer.add_owner(depth)
     }
@@ -164,7 +164,8 @@ impl Engine {
     }
 
     /// Returns the earliest acknowledgement of an admitted write of this owner. If there is none,
-    /// returns the time of the next event, at which a blocked write may be admitted.
+    /// returns the time of the next event, at which a blocked write may be admitted, or `None`
+    /// without one.
     pub(super) fn next_for(&self, owner: usize) -> Option<u64> {
         if let Some(at) = self.buffer.next_admitted(owner) {
             return Some(at);

@@ -124,7 +124,8 @@ impl SimQueue {
         self.sequence += 1;
     }
 
-    /// Hands a command to the device; returns the time of its completion, if known.
+    /// Hands a command to the device; returns the time of its completion in ns, or `None` for a
+    /// write that is blocked.
     fn start(&self, engine: &mut Engine, now: u64, command: Command, place: u32) -> Option<u64> {
         match command {
             Command::Read(range) => {

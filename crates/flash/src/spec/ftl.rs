@@ -6,16 +6,17 @@ use alloc::string::String;
 
 use super::{Source, Spec, SpecError, parse_size};
 
-/// The wishes for a new volume of flash translation. They count when the volume is created.
+/// The options of a volume of flash translation; `None` where the spec has no such option. They
+/// determine the shape of a new volume. An existing volume must have the shape that they name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlWishes {
     /// `ftl.spare=10%`: the member's space over the volume's, less one, in thousandths.
     pub spare_per_mille: Option<u32>,
-    /// `ftl.segment=2MiB`: the unit in which space is freed, a power of two.
+    /// `ftl.segment=2MiB`: the unit in which space is freed, in bytes, a power of two.
     pub segment_bytes: Option<u64>,
     /// `ftl.streams=3`: the number of streams by heat: 1, 3 or 6.
     pub streams: Option<u8>,
-    /// `ftl.virtual=1TiB`: the size of a thin volume, a multiple of 4 KiB.
+    /// `ftl.virtual=1TiB`: the size of a thin volume in bytes, a multiple of 4 KiB.
     pub virtual_bytes: Option<u64>,
 }
 
