@@ -1,7 +1,7 @@
-//! The file system that does next to nothing: one file of zeroes, which takes writes and forgets them.
-//! The yardstick of a file system that does more over the same channel to the kernel.
+//! A file system that does next to nothing: one file of zeroes, which takes writes and forgets
+//! them. It is the yardstick of a file system that does more over the same channel to the kernel.
 //!
-//! `fuse_null FOLDER` mounts it at the folder, and serves until somebody takes it off (`umount`).
+//! `fuse_null FOLDER` mounts it at the folder, and serves until somebody unmounts it (`umount`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use proto::fuse::{
 };
 use wire::fuse::{Errno, ROOT, open_flag};
 
-/// The file's number.
+/// The inode number of the only file.
 const FILE: u64 = 2;
 
-/// The file's name.
+/// The name of the only file.
 const NAME: &[u8] = b"zeroes";
 
-/// Requests in service.
+/// Maximum number of requests in service.
 const DEPTH: usize = 32;
 
-/// Buffers for messages, and as many for replies. Those for replies are known to be zero.
+/// Buffers for messages of the kernel. There are as many for replies.
 const BUFFERS: SizeClass = SizeClass { bytes: MESSAGE_BYTES_MAX, count: DEPTH };
 
-/// Time for which the kernel may keep names and attributes.
+/// Time for which the kernel may cache names and attributes.
 const CACHED: Duration = Duration::from_secs(1);
 
 /// A file system of one file.
@@ -47,7 +47,7 @@ struct Options {
     cpu: Option<usize>,
 }
 
-/// A reply, with the length of its data.
+/// A reply to the kernel. `Data` is a buffer and the number of bytes to send from it.
 enum Answer {
     Nothing,
     Head(Head),

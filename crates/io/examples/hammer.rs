@@ -47,7 +47,7 @@ struct Options {
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of the reply that is coming in.
+    /// Received bytes of the reply that is incomplete.
     partial: usize,
     /// Bytes of requests that the socket has not accepted.
     unsent: usize,
@@ -116,7 +116,8 @@ impl Load {
         Ok(())
     }
 
-    /// Runs the load; returns the seconds and the replies, without the first fifth of the time.
+    /// Runs the load for `time`. Returns the seconds and the number of replies behind the first
+    /// fifth, which is for warming up.
     fn run(&mut self, epoll: impl rustix::fd::AsFd, time: Duration) -> std::io::Result<(f64, u64)> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -140,7 +141,8 @@ impl Load {
         Ok((since.elapsed().as_secs_f64(), count))
     }
 
-    /// Receives the replies of one connection and sends as many new requests.
+    /// Receives replies on connection `index` and sends as many new requests. Returns the number of
+    /// replies that became complete.
     fn turn(&mut self, index: usize) -> std::io::Result<u64> {
         let connection = &mut self.connections[index];
         let mut count = 0;

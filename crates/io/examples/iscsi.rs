@@ -16,7 +16,7 @@ use clap::Parser;
 /// The library's name since its version 1.19.
 const LIBRARY: &str = "libiscsi.so.7";
 
-/// `ISCSI_SESSION_NORMAL`
+/// Value of `ISCSI_SESSION_NORMAL` in `libiscsi`.
 const NORMAL_SESSION: c_int = 2;
 
 const REQUEST_BYTES: u32 = 4096;
@@ -42,7 +42,7 @@ struct Options {
 }
 
 type Context = *mut c_void;
-/// Begins with the status, an `int`.
+/// A pointer to `struct scsi_task`, which begins with the status, an `int`.
 type Task = *mut c_int;
 // SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Create = unsafe extern "C" fn(*const c_char) -> Context;
@@ -84,7 +84,7 @@ type Write = unsafe extern "C" fn(
 // SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Free = unsafe extern "C" fn(Task);
 
-/// A connection to a logical unit.
+/// A connection to an iSCSI logical unit, and the functions of `libiscsi` that it needs.
 struct Unit {
     context: Context,
     lun: c_int,
@@ -111,7 +111,8 @@ fn main() {
     }
 }
 
-/// Mean and 95th percentile in microseconds.
+/// Sends random reads or writes, one at a time. Returns the mean and the 95th percentile of their
+/// latencies, in microseconds.
 fn measure(unit: &Unit, options: &Options, writes: bool) -> Result<(f64, f64), String> {
     let places = options.span / u64::from(REQUEST_BYTES);
     let mut payload = [0x5a; REQUEST_BYTES as usize];
@@ -185,7 +186,8 @@ impl Unit {
         }
     }
 
-    /// Sends a read, or a write with the given data, and waits for its end.
+    /// Sends a read, or a write of `payload` if there is one, at sector `lba`, and waits for its
+    /// end.
     fn request(
         &self,
         lba: u32,

@@ -28,10 +28,10 @@ use nearflash_io::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use yardstick::{HEAD_BYTES, Head, Op, SECTOR_BYTES, SocketOptions};
 
-/// The listener's name among the events.
+/// The listener's user data in epoll's events. Events of connections carry their index.
 const LISTENER: u64 = u64::MAX;
 
-/// The largest request: 1 MiB.
+/// Sectors of the largest request, which is 1 MiB.
 const SECTORS_MAX: usize = 2048;
 
 /// A server without any batching.
@@ -58,7 +58,7 @@ struct Options {
 
 struct Connection {
     stream: TcpStream,
-    /// The request being received: its header, then its payload.
+    /// The request that is being received: its header, and its payload once the header is complete.
     input: Vec<u8>,
     /// Bytes of `input` that were received: `0 ≤ have ≤ input.len()`.
     have: usize,
@@ -153,7 +153,7 @@ impl Server {
         Ok(())
     }
 
-    /// Handles an event: sends the rest of a reply, or serves one request.
+    /// Handles an event of connection `index`: sends the rest of a reply, or serves one request.
     fn step(&mut self, index: usize) -> std::io::Result<()> {
         if self.flash.as_ref().is_some_and(|flash| !flash.has_room()) {
             return Ok(()); // The socket keeps what it has, and is found again.
@@ -268,7 +268,8 @@ impl Flash {
         self.queue.kick(now);
     }
 
-    /// Returns the reply to a request that has ended, and its connection.
+    /// Returns the index of a connection and the reply to a request of it that the flash has ended;
+    /// `None` if none has ended.
     fn ended(&mut self) -> Option<(usize, Vec<u8>)> {
         if self.done.is_empty() {
             self.queue.poll(self.clock.now(), &mut self.done);
@@ -293,7 +294,7 @@ impl Flash {
 }
 
 impl Connection {
-    /// Receives once if the request is incomplete; returns whether it is complete.
+    /// Receives once if `input` is not filled; returns whether it is filled now.
     fn fill(&mut self) -> std::io::Result<bool> {
         if self.have < self.input.len() {
             match self.stream.read(&mut self.input[self.have..]) {

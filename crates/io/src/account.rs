@@ -11,7 +11,7 @@ use std::time::Duration;
 /// wide margin.
 const BEGIN: Duration = Duration::from_micros(50);
 
-/// The waits of a thread for a processor, up to a moment.
+/// The waits of a thread for a processor, from its start to the moment of the reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// The time for which the thread was runnable but not running.
@@ -21,22 +21,22 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Returns the time since `earlier` for which the thread waited because others ran. 50 µs for
-    /// each time that it was scheduled in are left out.
+    /// Returns the time since `earlier` for which the thread waited because others ran. It leaves
+    /// out 50 µs for each time that the thread was scheduled in.
     pub fn since(&self, earlier: &Waits) -> Duration {
         let runs = u32::try_from(self.runs.saturating_sub(earlier.runs)).unwrap_or(u32::MAX);
         self.time.saturating_sub(earlier.time).saturating_sub(BEGIN.saturating_mul(runs))
     }
 }
 
-/// The kernel's account of one thread.
+/// The kernel's scheduling account of one thread.
 #[derive(Debug)]
 pub struct ThreadAccount {
     file: File,
 }
 
 impl ThreadAccount {
-    /// Opens the account of the calling thread; `None` if the kernel has none.
+    /// Opens the scheduling account of the calling thread; `None` if the kernel has none.
     pub fn of_this_thread() -> Option<ThreadAccount> {
         let file = File::open("/proc/thread-self/schedstat").ok()?;
         let account = ThreadAccount { file };
@@ -52,7 +52,8 @@ impl ThreadAccount {
     }
 }
 
-/// Parses an account: its second number, the wait in nanoseconds, and its third, the count of runs.
+/// Parses the text of a `schedstat` file: its second number, the wait in nanoseconds, and its
+/// third, the count of runs. `None` if one is missing or no number.
 fn parse(text: &str) -> Option<Waits> {
     let mut numbers = text.split_whitespace().skip(1).map(|number| number.parse().ok());
     let (nanos, runs) = (numbers.next()??, numbers.next()??);

@@ -24,8 +24,9 @@ pub struct Arena {
     pub bufs: Vec<Buf>,
 }
 
-/// Carves zeroed, page-aligned memory into buffers of these classes. Pages become resident when
-/// they are first touched. The memory is never unmapped: a worker lives as long as its process.
+/// Maps memory and carves it into zeroed, page-aligned buffers: of each class as many as it counts.
+/// Pages become resident when they are first touched. The memory is never unmapped, as a worker
+/// lives as long as its process.
 ///
 /// # Errors
 /// Fails if the system has no memory to map.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use contract::Instant;
 
-/// Reads the monotonic clock. The outer loop reads it once a turn; the code within a turn does not.
+/// A monotonic clock of nanoseconds since an origin. The outer loop reads it once a turn; the code
+/// within a turn does not.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The machine's nanoseconds at the origin.
+    /// The machine's monotonic time at this clock's origin, in nanoseconds.
     origin: u64,
 }
 
@@ -18,29 +19,31 @@ impl Clock {
         Clock { origin: machine_nanos() }
     }
 
-    /// Returns the machine's nanoseconds at the origin, for [`now_since`](Clock::now_since).
+    /// Returns the machine's monotonic time at this clock's origin, in nanoseconds, for
+    /// [`now_since`](Clock::now_since).
     pub fn origin(&self) -> u64 {
         self.origin
     }
 
-    /// Returns the time since the origin of a clock.
+    /// Returns the time since `origin`, the [origin](Clock::origin) of a clock of this machine, in
+    /// nanoseconds.
     pub fn now_since(origin: u64) -> Instant {
         Instant::from_nanos(machine_nanos() - origin)
     }
 
-    /// Returns the nanoseconds of the machine's own clock, whose origin all processes share outside
-    /// of time namespaces, for comparisons with another process.
+    /// Returns the nanoseconds of the machine's monotonic clock. All processes share its origin,
+    /// except across time namespaces, so that times of two processes can be compared.
     pub fn machine_nanos(&self) -> u64 {
         machine_nanos()
     }
 
-    /// Returns the time since the origin.
+    /// Returns the time since this clock's origin.
     pub fn now(&self) -> Instant {
         Clock::now_since(self.origin)
     }
 }
 
-/// Returns the time of day, as time since 1970. It may jump; nothing is measured by it.
+/// Returns the time of day, as the time since 1970. It may jump, so nothing is measured by it.
 pub fn since_1970() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     Duration::new(now.tv_sec.max(0) as u64, now.tv_nsec as u32)

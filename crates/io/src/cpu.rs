@@ -22,8 +22,7 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
 /// Checks that a thread may be [pinned](pin_to_cpu) to a processor, by a trial on a short-lived
 /// thread.
 ///
-/// # Errors
-/// As there.
+/// Fails as [`pin_to_cpu`] does.
 pub fn check_cpu(cpu: usize) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let tried = scope.spawn(|| pin_to_cpu(cpu)).join();
@@ -32,10 +31,10 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
 }
 
 /// Keeps the calling thread, and threads that it starts later, off these processors, which belong
-/// to workers. If it may use no others, it stays. Returns whether it keeps off.
+/// to workers. Returns `false`, and changes nothing, if the thread may use no other processors.
 ///
-/// # Errors
-/// Fails if the process may not say where its threads run: a filter of system calls is in the way.
+/// Fails if the process may not choose where its threads run, as a filter of system calls forbids
+/// it.
 pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
     let say = |e| Error::system("cannot keep threads off the processors of others", e);
     let mut left = sched_getaffinity(None).map_err(say)?;
@@ -53,14 +52,14 @@ pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
 /// threads preempt it (sched(7), "The nice value"). On Linux the nice value belongs to the thread.
 /// Lowering needs no privilege, raising it again does.
 ///
-/// # Errors
-/// Fails if the process may not: a filter of system calls is in the way.
+/// Fails if the process may not change its priority, as a filter of system calls forbids it.
 pub fn lower_priority(steps: u8) -> Result<(), Error> {
     let lowered = nice(i32::from(steps)).map(drop);
     lowered.map_err(|e| Error::system("cannot lower a thread's priority", e))
 }
 
-/// Raises the soft limit of open descriptors to the hard one and returns the new limit.
+/// Raises the process's soft limit of open descriptors to the hard one. Returns the limit that
+/// holds now, or `usize::MAX` if there is none.
 pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -1,4 +1,4 @@
-//! UDP sockets: groups of them at one port, and the kernel's knowledge of their paths.
+//! UDP sockets: groups of sockets at one port, and the largest packet that a path carries.
 //!
 //! This module deliberately leaves out sending and receiving (`lane`).
 
@@ -15,23 +15,24 @@ use wire::packets::{PacketHead, PacketHelloBody, PacketKind};
 
 use crate::Error;
 
-/// Size of a socket's receive buffer in the kernel, in bytes.
+/// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
+/// limits may make them smaller.
 const SOCKET_BYTES: usize = 4 << 20;
 
-/// Offset in a packet of the number of the worker that holds the association.
+/// Offset in a packet, in bytes, of the number of the worker that holds the association.
 const WORKER_AT: usize = offset_of!(PacketHead, association) + 3;
 
 /// Offset in a hello of a random byte, which is the same in all hellos of an association. (The
 /// lowest bit of a cookie is always set, so this is not its first byte.)
 const CHANCE_AT: usize = size_of::<PacketHead>() + offset_of!(PacketHelloBody, cookie) + 1;
 
-/// Attempts to bind a port that is in use, and the pause between them. The kernel frees the sockets
+/// Further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel frees the sockets
 /// of a killed server a moment after its end, with its ring.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns a socket that receives packets at `address`, the first of a group. Nobody else has the
-/// address, but sockets of this user may [join] the group.
+/// Returns a socket that receives packets at `address`, the first of a group. Fails if another
+/// socket has the address. Later, sockets of the same user may [join] the group.
 pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e: rustix::io::Errno| {
         let hint = match e {
@@ -72,7 +73,7 @@ pub(crate) fn join(address: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Checks that a socket of another process receives packets at `address`.
+/// Checks that a socket, which came from another process, is a datagram socket at `address`.
 pub(crate) fn check(socket: impl AsFd, address: SocketAddr) -> Result<(), Error> {
     let is_of_packets = sockopt::socket_type(&socket) == Ok(SocketType::DGRAM);
     let own = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from);
@@ -86,8 +87,8 @@ fn share(socket: impl AsFd) -> rustix::io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
 }
 
-/// Makes the kernel distribute the packets to a group over its first `sockets` sockets: those of an
-/// association by the number of its worker, hellos by chance.
+/// Makes the kernel distribute the packets to a group over its first `sockets` sockets. A hello
+/// goes to one by chance, any other packet to that of its association's worker.
 pub(crate) fn steer(group: impl AsFd, sockets: usize) -> Result<(), Error> {
     let mut program = steering(sockets as u32, 0);
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
@@ -104,15 +105,16 @@ pub(crate) fn steer(group: impl AsFd, sockets: usize) -> Result<(), Error> {
     Err(Error::system("cannot distribute packets over workers", error))
 }
 
-/// Returns what a group distributes a packet by, except for hellos. Packets for different workers
-/// may not leave as one run, of which a kernel looks at the first packet only.
+/// Returns the worker's number in a packet, by which the kernel finds the socket in a group; `None`
+/// for a hello and a packet without this byte. Packets for different workers may not leave as one
+/// run (GSO), of which a kernel looks at the first packet only.
 pub(crate) fn course(packet: &[u8]) -> Option<u8> {
     let is_hello = packet.first()? & 15 == PacketKind::HELLO.0;
     packet.get(WORKER_AT).copied().filter(|_| !is_hello)
 }
 
-/// Returns the program that finds a packet's socket, where so many bytes lie before the packet. A
-/// packet that is too short goes to the first.
+/// Returns the BPF program that finds a packet's socket among the first `sockets` of a group, where
+/// `before` bytes lie before the packet. A packet that is too short goes to the first socket.
 pub(crate) fn steering(sockets: u32, before: usize) -> [libc::sock_filter; 8] {
     let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
@@ -129,8 +131,8 @@ pub(crate) fn steering(sockets: u32, before: usize) -> [libc::sock_filter; 8] {
     ]
 }
 
-/// Returns a socket that is connected to `server`, so that the network's reports of an absent
-/// server arrive there.
+/// Returns a socket that is connected to `server`, so that it gets the network's reports that the
+/// server is absent.
 pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
     let socket = socket_of(server).map_err(fail)?;
@@ -138,8 +140,8 @@ pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Connects a socket anew, so that the system chooses the source address again, which may have
-/// disappeared.
+/// Connects a socket to `server` again, so that the system chooses its source address anew. The old
+/// one may have disappeared.
 pub(crate) fn reconnect(socket: impl AsFd, server: SocketAddr) -> Result<(), Error> {
     let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
     disconnect(&socket).map_err(fail)?;
@@ -164,8 +166,9 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Forbids the kernel and the routers to cut packets into fragments, and the kernel to hold back
-/// what routers say is too large, which anybody can forge: the core finds what a path carries.
+/// Forbids the kernel and the routers to cut packets into fragments. The kernel also sends what
+/// routers report as too large, as anybody can forge such a report: the core finds by itself what a
+/// path carries.
 fn keep_whole(socket: impl AsFd, address: SocketAddr) -> rustix::io::Result<()> {
     if address.is_ipv6() {
         let probe = libc::IPV6_PMTUDISC_PROBE;
@@ -175,8 +178,8 @@ fn keep_whole(socket: impl AsFd, address: SocketAddr) -> rustix::io::Result<()> 
     set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
 }
 
-/// Returns the largest packet that the kernel knows to reach the peer of a connected socket
-/// unfragmented.
+/// Returns the bytes of the largest packet (payload of UDP) that the kernel expects to reach the
+/// peer of a connected socket unfragmented; `None` if the socket is not connected.
 pub(crate) fn path_bytes(socket: impl AsFd, server: SocketAddr) -> Option<usize> {
     let (level, name, heads) = match server {
         SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU, 20 + 8),
@@ -207,8 +210,7 @@ fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::i
 
 /// Returns random bytes that cannot be guessed.
 ///
-/// # Errors
-/// Fails if the system has none.
+/// Fails if the system has no random bytes.
 pub(crate) fn secret() -> Result<[u8; 32], Error> {
     let mut bytes = [0; 32];
     // SAFETY: the kernel writes at most 32 bytes to `bytes`.

@@ -18,18 +18,20 @@ use crate::Error;
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// An address of TCP.
+    /// An IP address and a port of TCP.
     Internet(SocketAddr),
-    /// Through a socket in this machine's file system.
+    /// The path of a Unix socket in this machine's file system.
     Unix(UnixPath),
-    /// An address of packets over UDP (docs/adr/0035-udp.md).
+    /// An IP address and a port for messages in packets over UDP (docs/adr/0035-udp.md).
     Packets(SocketAddr),
-    /// A place in a segment of Ethernet, for packets in frames (docs/adr/0046-raw-ethernet.md).
+    /// A card and a port for messages in packets, in frames of Ethernet
+    /// (docs/adr/0046-raw-ethernet.md).
     Ethernet(EtherAddress),
 }
 
 impl Endpoint {
-    /// Returns the address of the Internet protocol, if the endpoint has one.
+    /// Returns the endpoint's IP address and port; `None` if it is a Unix socket or in a segment of
+    /// Ethernet.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
             Endpoint::Internet(address) | Endpoint::Packets(address) => Some(*address),
@@ -43,7 +45,8 @@ impl Endpoint {
         matches!(self, Endpoint::Ethernet(_)) || self.internet().is_some_and(is_elsewhere)
     }
 
-    /// Returns `true` if connections to the endpoint are made of packets, and not streams.
+    /// Returns `true` if connections to the endpoint carry messages in packets, and `false` if they
+    /// are streams.
     pub fn is_of_packets(&self) -> bool {
         matches!(self, Endpoint::Packets(_) | Endpoint::Ethernet(_))
     }
@@ -57,7 +60,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the peer of a dialled connection.
+    /// Returns the peer of `socket`, a connection that was dialled to this endpoint.
     pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
         match self {
             Endpoint::Internet(address) => Peer::Internet(*address),
@@ -98,13 +101,13 @@ impl fmt::Display for Endpoint {
 pub struct UnixPath(PathBuf);
 
 impl UnixPath {
-    /// Maximum bytes of a path: the kernel takes 108 with the final zero (`unix(7)`).
+    /// Maximum number of bytes of a path: the kernel takes 108 with the final zero (`unix(7)`).
     pub const BYTES_MAX: usize = 107;
 
     /// Checks the length and creates the path.
     ///
-    /// # Errors
-    /// Says how long it is and how long it may be.
+    /// Fails if the path is empty, longer than [`BYTES_MAX`](UnixPath::BYTES_MAX), or has a zero
+    /// byte.
     pub fn new(path: impl Into<PathBuf>) -> Result<UnixPath, Error> {
         let path = path.into();
         let bytes = path.as_os_str().as_bytes();
@@ -136,7 +139,8 @@ impl fmt::Display for UnixPath {
     }
 }
 
-/// Returns the other end of an accepted stream, or an error if the stream was reset already.
+/// Returns the peer of an accepted stream: its address, or the user of a Unix socket. Fails if the
+/// stream was reset already.
 pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     let any = rustix::net::getpeername(&socket).map_err(|_| ())?.ok_or(())?;
     if any.address_family() == AddressFamily::UNIX {
@@ -145,8 +149,8 @@ pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
     SocketAddr::try_from(any).map(Peer::Internet).map_err(|_| ())
 }
 
-/// Returns the reason of a connection's end that the kernel has reported before all of its bytes
-/// were read.
+/// Returns why a connection has ended, for an end that the kernel has reported before all bytes
+/// were read: the error at the socket, or the peer.
 pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     match rustix::net::sockopt::socket_error(socket) {
         Ok(Ok(())) => CloseReason::Peer,
@@ -159,8 +163,8 @@ pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     peer.address()
 }
 
-/// Returns the user at the other end of a Unix stream, as of the time of `connect` or `listen`, for
-/// which the kernel vouches (`SO_PEERCRED`, `unix(7)`).
+/// Returns the number of the user at the other end of a Unix stream, as of the time of `connect` or
+/// `listen`, for which the kernel vouches (`SO_PEERCRED`, `unix(7)`).
 fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
     // Not rustix's: it has no room for the process 0 of a peer that another container hides.
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };

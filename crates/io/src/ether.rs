@@ -1,4 +1,4 @@
-//! Ethernet cards: their facts, claims of ports, and packet sockets at them
+//! Ethernet cards: what the kernel knows of them, claims of ports, and packet sockets at them
 //! (docs/adr/0046-raw-ethernet.md).
 //!
 //! Each packet has four bytes of ours before it in its frame: the ports of receiver and sender, in
@@ -26,24 +26,26 @@ pub(crate) const PORTS_BYTES: usize = 4;
 /// Maximum bytes of a packet: one frame of a segment with jumbo frames.
 const PACKET_BYTES_MAX: usize = 9000 - PORTS_BYTES;
 
-/// The lowest port of clients.
+/// The lowest port that a client takes.
 const CLIENT_PORTS: u16 = 0x8000;
 
-/// Ports that a client tries.
+/// Number of random ports that a client tries to claim.
 const CLIENT_TRIES: usize = 16;
 
-/// Attempts at something that a killed server's kernel has not let go of yet, and the pause between
-/// them.
+/// Attempts that may fail as the kernel has not freed the sockets of a killed server, `PAUSE`
+/// apart.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Size of a socket's receive buffer in the kernel, in bytes.
+/// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
+/// limits may make them smaller.
 const SOCKET_BYTES: usize = 4 << 20;
 
-/// The kind of a frame that was sent to the card (`linux/if_packet.h`).
+/// The packet type of a frame that was sent to the card's own address (`linux/if_packet.h`).
 const PACKET_HOST: u32 = 0;
 
-/// Options of packet sockets, and a fanout by a program (packet(7), `linux/if_packet.h`).
+/// Options of packet sockets that make a fanout group and set its program, the kind of a fanout by
+/// program, and the flag for a number that no other group has (packet(7), `linux/if_packet.h`).
 const PACKET_FANOUT: i32 = 18;
 const PACKET_FANOUT_DATA: i32 = 22;
 const PACKET_FANOUT_CBPF: u32 = 6;
@@ -56,7 +58,7 @@ pub(crate) struct Card {
     pub(crate) mac: Mac,
     /// The largest payload of a frame in bytes.
     pub(crate) mtu: usize,
-    /// The number of queues for received frames, as far as the driver tells.
+    /// The number of queues for received frames; 1 if the driver does not tell.
     pub(crate) queues: u32,
 }
 
@@ -96,7 +98,7 @@ impl Card {
     }
 }
 
-/// Asks the kernel about an interface.
+/// Asks the kernel about an interface by the ioctl `what`.
 fn request(
     socket: impl AsFd,
     interface: &str,
@@ -115,7 +117,7 @@ fn request(
     }
 }
 
-/// Numbers of the queues of a card (`linux/ethtool.h`).
+/// The numbers of queues of a card (`struct ethtool_channels` of `linux/ethtool.h`).
 #[repr(C)]
 #[derive(Default)]
 struct Channels {
@@ -130,7 +132,7 @@ struct Channels {
     combined: u32,
 }
 
-/// Returns the number of queues for received frames. A driver that cannot tell has one.
+/// Returns the number of an interface's queues for received frames; 1 if its driver cannot tell.
 fn queues(socket: impl AsFd, interface: &str) -> u32 {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
@@ -146,7 +148,8 @@ fn queues(socket: impl AsFd, interface: &str) -> u32 {
     if told == 0 { (channels.received + channels.combined).max(1) } else { 1 }
 }
 
-/// Repeats what fails because something is in use still.
+/// Makes the attempt, and repeats it up to [`TRIES`] times, `PAUSE` apart, while it fails because
+/// something is still in use (`EADDRINUSE` or `EBUSY`).
 pub(crate) fn repeated<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     for _ in 0..TRIES {
         match attempt() {
@@ -159,8 +162,8 @@ pub(crate) fn repeated<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> st
     attempt()
 }
 
-/// Takes a port at a card for this process: nobody else in this network namespace gets it until the
-/// returned socket is closed. Nothing is sent by that socket.
+/// Takes a port at a card for this process. Nobody else in this network namespace gets it until the
+/// returned socket, a Unix socket that sends nothing, is closed.
 fn claim(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let claim = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -169,20 +172,21 @@ fn claim(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     Ok(claim)
 }
 
-/// A port at a card.
+/// A port for packets at a network card.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     pub(crate) card: Card,
     pub(crate) port: u16,
-    /// Keeps the port from others.
+    /// The socket that keeps the port from others; `None` until the process that has taken the port
+    /// passes it.
     pub(crate) claim: Option<Arc<OwnedFd>>,
 }
 
 impl Door {
-    /// Takes the port of a server.
+    /// Takes the port of a server at `at`.
     ///
-    /// # Errors
-    /// Says what is in the way: another server, the interface.
+    /// Fails if another server has the port, or if the interface is missing, down or has another
+    /// address.
     pub(crate) fn listen(at: &EtherAddress) -> Result<Door, Error> {
         let card = Card::find(at.interface())?;
         if let Some(mac) = at.mac.filter(|mac| *mac != card.mac) {
@@ -202,18 +206,17 @@ impl Door {
         Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)) })
     }
 
-    /// Returns the port of a server that another process has taken, and passes its claim later.
+    /// Returns the port of a server that another process has taken. That process passes its claim
+    /// later.
     ///
-    /// # Errors
-    /// Fails if the interface is not there any more.
+    /// Fails if the interface is missing or down.
     pub(crate) fn adopt(at: &EtherAddress) -> Result<Door, Error> {
         Ok(Door { card: Card::find(at.interface())?, port: at.port, claim: None })
     }
 
     /// Takes a free port for a client of the server at an address.
     ///
-    /// # Errors
-    /// Says what is in the way.
+    /// Fails if the interface cannot be used, or if all ports that were tried are taken.
     pub(crate) fn call(server: &EtherAddress) -> Result<Door, Error> {
         let card = Card::find(server.interface())?;
         let chance = datagram::secret()?;
@@ -230,8 +233,7 @@ impl Door {
 
     /// Opens a packet socket that receives the frames for the port.
     ///
-    /// # Errors
-    /// Says what is in the way, such as a missing right.
+    /// Fails if the system refuses the socket, as without the capability `CAP_NET_RAW`.
     pub(crate) fn open(&self) -> Result<OwnedFd, Error> {
         socket(&self.card, self.port).map_err(|e| {
             let hint = match e.kind() {
@@ -287,7 +289,7 @@ fn socket(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     if bound == 0 { Ok(socket) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Checks that a socket of another process receives frames.
+/// Checks that a socket, which another process passed for `at`, is a packet socket.
 pub(crate) fn check(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
     if sockopt::socket_domain(&socket) == Ok(AddressFamily::PACKET) {
         return Ok(());
@@ -295,14 +297,15 @@ pub(crate) fn check(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
     Err(Error::new(format!("what was passed for {at} does not receive frames there")))
 }
 
-/// Returns `true` if a socket of another process is the claim of a port.
+/// Returns `true` if a socket, which another process passed, is the claim of a port and no packet
+/// socket.
 pub(crate) fn is_claim(socket: impl AsFd) -> bool {
     sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
 }
 
-/// Makes the kernel distribute the frames for a port over the first `workers` of its sockets: those
-/// of an association by the number of its worker, hellos by chance. Sockets that are distributed
-/// over already keep their places.
+/// Makes the kernel distribute the frames for a port over the first `workers` of its sockets. A
+/// hello goes to one by chance, any other packet to that of its association's worker. Sockets that
+/// are in the group already keep their places.
 pub(crate) fn steer(sockets: &[&Arc<OwnedFd>], workers: usize) -> Result<(), Error> {
     let fail = |e| Error::system("cannot distribute packets of Ethernet over workers", e);
     let Some(first) = sockets.first() else { return Ok(()) };
@@ -323,7 +326,7 @@ pub(crate) fn steer(sockets: &[&Arc<OwnedFd>], workers: usize) -> Result<(), Err
     attach(first, libc::SOL_PACKET, PACKET_FANOUT_DATA, &mut program).map_err(fail)
 }
 
-/// Returns the kernel's address of a card in the segment of an interface.
+/// Returns the kernel's address of the card `mac` in the segment of the interface with this index.
 pub(crate) fn link_address(index: i32, mac: Mac) -> libc::sockaddr_ll {
     let mut sll_addr = [0; 8];
     sll_addr[..6].copy_from_slice(&mac.0);
@@ -338,7 +341,8 @@ pub(crate) fn link_address(index: i32, mac: Mac) -> libc::sockaddr_ll {
     }
 }
 
-/// Sends a payload to a card at once, if that needs no waiting.
+/// Sends a frame with this payload to the card `to`, unless it would have to wait. Errors are
+/// ignored.
 pub(crate) fn send(socket: impl AsFd, index: i32, to: Mac, payload: &[u8]) {
     let (address, fd) = (link_address(index, to), socket.as_fd().as_raw_fd());
     // SAFETY: the kernel reads the payload and the address, which outlive the call. Nobody needs to
@@ -350,19 +354,19 @@ pub(crate) fn send(socket: impl AsFd, index: i32, to: Mac, payload: &[u8]) {
     }
 }
 
-/// Returns the ports before a packet.
+/// Returns the bytes before a packet in its frame: the ports of receiver and sender.
 pub(crate) fn ports(to: u16, from: u16) -> [u8; PORTS_BYTES] {
     let ([a, b], [c, d]) = (to.to_be_bytes(), from.to_be_bytes());
     [a, b, c, d]
 }
 
-/// Returns the sender's port of a frame's payload.
+/// Returns the sender's port in a frame's payload; `None` if the payload is too short.
 pub(crate) fn sender(payload: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([*payload.get(2)?, *payload.get(3)?]))
 }
 
-/// Returns the program that keeps frames for a port: sent to this card alone, and not of a VLAN. A
-/// frame that is too short is dropped.
+/// Returns the BPF program that keeps the frames for a port that were sent to this card's own
+/// address, without a VLAN tag. Others are dropped, and those that are too short for a port.
 fn filter(port: u16) -> [libc::sock_filter; 8] {
     let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
     let fact = |which: i32| {
@@ -382,7 +386,7 @@ fn filter(port: u16) -> [libc::sock_filter; 8] {
     ]
 }
 
-/// Gives the kernel a program for a socket.
+/// Gives the kernel a BPF program for a socket, by the option `name`.
 fn attach(
     socket: impl AsFd,
     level: i32,

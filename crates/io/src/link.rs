@@ -1,6 +1,6 @@
 //! A stream to another process of this user that can pass descriptors (`unix(7)`, `SCM_RIGHTS`).
 //!
-//! Deliberately not here: the messages on it.
+//! This module deliberately leaves out the messages on the stream.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Result, Write};
 use std::mem::MaybeUninit;
@@ -17,21 +17,20 @@ use rustix::net::{
 /// Maximum number of descriptors in one message; the kernel's limit is 253.
 pub const DESCRIPTORS_MAX: usize = 250;
 
-/// Room for the descriptors' control message.
+/// Bytes of the control message with [`DESCRIPTORS_MAX`] descriptors.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
-/// An end of the stream. A clone made by [`try_clone`](Link::try_clone) is the same end, so that
-/// one thread can read while another writes.
+/// One end of a stream to another process. A clone made by [`try_clone`](Link::try_clone) is the
+/// same end, so that one thread can read while another writes.
 #[derive(Debug)]
 pub struct Link {
     stream: UnixStream,
 }
 
 impl Link {
-    /// Connects to the listener at a path.
+    /// Connects to the process that listens on the Unix socket at `path`.
     ///
-    /// # Errors
-    /// Fails if nobody listens there, or not for this user.
+    /// Fails if nobody listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Link> {
         UnixStream::connect(path).map(Link::new)
     }
@@ -58,7 +57,7 @@ impl Link {
         self.stream.set_write_timeout(write)
     }
 
-    /// Returns the user at the other end.
+    /// Returns the number of the user at the other end.
     ///
     /// # Errors
     /// Fails if the system does not say.
@@ -77,7 +76,7 @@ impl Link {
         let _ = self.stream.shutdown(std::net::Shutdown::Read); // it may have ended already
     }
 
-    /// Sends all bytes; the descriptors go with the first.
+    /// Sends all bytes; the descriptors go with the first byte.
     ///
     /// # Errors
     /// Fails if the other end is gone, or takes too long.
@@ -106,8 +105,8 @@ impl Link {
     /// Fills `bytes`, and appends the descriptors that came with them. If the process reaches its
     /// limit of descriptors, the later ones are lost.
     ///
-    /// # Errors
-    /// `UnexpectedEof` when the other end has ended before, or the time is over.
+    /// Fails with `UnexpectedEof` if the stream ends before, and if the time limit of a read is
+    /// over.
     pub fn receive(&self, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<()> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -134,8 +133,7 @@ impl Link {
 
     /// Fills `bytes`, which must come without descriptors.
     ///
-    /// # Errors
-    /// As [`receive`](Link::receive).
+    /// Fails as [`receive`](Link::receive) does.
     pub fn receive_plain(&self, bytes: &mut [u8]) -> Result<()> {
         (&self.stream).read_exact(bytes)
     }
@@ -143,8 +141,7 @@ impl Link {
 
 /// Returns whether a descriptor and a path refer to the same file.
 ///
-/// # Errors
-/// Fails if the system does not say.
+/// Fails if the system does not say, as for a path without a file.
 pub fn is_same_file(one: impl AsFd, path: &Path) -> Result<bool> {
     let (open, named) = (rustix::fs::fstat(one)?, rustix::fs::stat(path)?);
     let is_same =

@@ -30,8 +30,8 @@ pub struct TcpOptions {
 
 impl TcpOptions {
     /// Applies the options to a stream whose other end is `address`; `None` for a Unix socket,
-    /// which has buffers only. Options that the kernel refuses cost speed, not correctness, so that
-    /// is not an error.
+    /// which has buffers only. Options that the kernel refuses cost speed, not correctness, so a
+    /// refusal is ignored.
     pub(crate) fn apply(&self, socket: impl AsFd, address: Option<SocketAddr>) {
         if let Some(bytes) = self.socket_buffer {
             let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
@@ -56,12 +56,12 @@ impl TcpOptions {
     }
 }
 
-/// Attempts to bind a port that is in use, and the pause between them. The kernel frees the
+/// Further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel frees the
 /// listeners of a killed server a moment after its end, with its ring.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
-/// A bound, listening socket.
+/// A socket, bound to an address, that accepts connections or receives packets.
 #[derive(Debug)]
 pub struct Listener {
     // Before the socket: while that is open, nobody takes the file for a dead server's.
@@ -80,7 +80,8 @@ pub struct Listener {
     pub(crate) key: Option<PacketKey>,
 }
 
-/// A handle to a listener's sockets for another process, which does not keep the listener open.
+/// A handle to a listener's sockets, by which they are passed to another process. It does not keep
+/// the listener open.
 #[derive(Debug)]
 pub struct Kept {
     sockets: Vec<Weak<OwnedFd>>,
@@ -89,8 +90,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns the sockets; `None` if the listener is closed. There are several if workers receive
-    /// packets.
+    /// Returns the sockets; `None` if the listener is closed. A listener for packets has one for
+    /// each worker, and one that holds the port at an Ethernet card.
     pub fn sockets(&self) -> Option<Vec<Arc<OwnedFd>>> {
         self.sockets.iter().map(Weak::upgrade).collect()
     }
@@ -100,8 +101,8 @@ impl Kept {
         &self.endpoint
     }
 
-    /// Sets whether the file of a Unix socket belongs to another process, so that it stays when the
-    /// listener closes.
+    /// Sets whether the file of a Unix socket belongs to another process. If it does, the file
+    /// stays when the listener closes.
     pub fn give_away(&self, is_given: bool) {
         if let Some(stays) = &self.stays {
             stays.store(is_given, Ordering::SeqCst);
@@ -109,14 +110,13 @@ impl Kept {
     }
 }
 
-/// Connections that may wait to be accepted, within the kernel's own limit.
+/// Maximum number of connections that wait to be accepted, within the kernel's own limit.
 const BACKLOG: i32 = 4096;
 
 impl Listener {
     /// Listens on `address`; port 0 takes a free one.
     ///
-    /// # Errors
-    /// Says which address and what is in the way.
+    /// Fails if the system refuses the address, such as when another server has it.
     pub fn bind(address: SocketAddr, options: &TcpOptions) -> Result<Listener, Error> {
         let fail = |e: std::io::Error| {
             let hint = match e.kind() {
@@ -151,8 +151,8 @@ impl Listener {
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
     /// with the listener. A socket left by a dead server is replaced.
     ///
-    /// # Errors
-    /// Says what is in the way: another server, a file that is no socket, a missing directory.
+    /// Fails if another server listens there, the path is a file that is no socket, or its
+    /// directory is missing.
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
         let (socket, endpoint) = (Arc::new(socket), path.clone().into());
@@ -161,8 +161,7 @@ impl Listener {
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
     ///
-    /// # Errors
-    /// Says which address and what is in the way.
+    /// Fails if the system refuses the address, such as when another server has it.
     pub fn bind_packets(address: SocketAddr) -> Result<Listener, Error> {
         let socket = crate::datagram::bind(address)?;
         let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
@@ -172,10 +171,9 @@ impl Listener {
         Ok(Listener::over(socket, endpoint))
     }
 
-    /// Receives packets in frames at a network card, for so many workers.
+    /// Receives packets in frames of Ethernet at a network card, for `workers` workers.
     ///
-    /// # Errors
-    /// Says what is in the way: a missing right, another server, the interface.
+    /// Fails if a right is missing, another server has the port, or the interface cannot be used.
     pub fn bind_ether(at: &EtherAddress, workers: usize) -> Result<Listener, Error> {
         let door = Door::listen(at)?;
         door.packet_bytes()?;
@@ -186,14 +184,14 @@ impl Listener {
         Ok(Listener { door: Some(Box::new(door)), card, ..listener })
     }
 
-    /// Returns a listener over one socket.
+    /// Returns a listener over one socket, without TLS, key, file and card.
     fn over(socket: Arc<OwnedFd>, endpoint: Endpoint) -> Listener {
         let (file, others, door, card) = (None, Vec::new(), None, None);
         Listener { file, socket, others, door, card, endpoint, tls: None, key: None }
     }
 
-    /// Opens a socket for each of so many workers at a listener that receives packets. Does nothing
-    /// for other listeners, at which one worker accepts for all.
+    /// Opens further sockets until a listener that receives packets has one for each of `workers`
+    /// workers. Does nothing for other listeners, at which one worker accepts for all.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -209,8 +207,9 @@ impl Listener {
         Ok(())
     }
 
-    /// Divides the listener: each worker gets the one at its place, if there is one. From now on
-    /// the kernel gives each worker the packets of its associations.
+    /// Divides a listener that receives packets into one for each worker, in their order. From now
+    /// on the kernel gives each worker the packets of its associations. Another listener is
+    /// returned whole.
     ///
     /// # Errors
     /// Fails if the kernel refuses to distribute packets, or there are too few descriptors.
@@ -237,8 +236,8 @@ impl Listener {
         Ok([self].into_iter().chain(others.into_iter().map(of)).collect())
     }
 
-    /// Returns another handle to the socket, for callers with an accept loop of their own; the file
-    /// of a Unix socket stays with this listener.
+    /// Returns another descriptor of the socket, for callers with an accept loop of their own. The
+    /// file of a Unix socket stays with this listener.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -246,11 +245,10 @@ impl Listener {
         self.socket.try_clone()
     }
 
-    /// Returns a listener over another process's socket. The file of a Unix socket belongs to this
-    /// listener from now on.
+    /// Returns a listener over a socket that another process passed. The file of a Unix socket
+    /// belongs to this listener from now on.
     ///
-    /// # Errors
-    /// Fails if the socket does not listen, or is none.
+    /// Fails if the descriptor is no listening socket, or no socket for packets at `endpoint`.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
         if let Endpoint::Packets(address) = endpoint {
             crate::datagram::check(&socket, address)?;
@@ -272,10 +270,10 @@ impl Listener {
         Ok(Listener { file, ..Listener::over(Arc::new(socket), endpoint) })
     }
 
-    /// Adds the further sockets that another process had at the address, in their order there.
+    /// Adds the further sockets that another process had at the address, in their order there, and
+    /// the one that holds an Ethernet port.
     ///
-    /// # Errors
-    /// Fails if they do not receive packets there.
+    /// Fails if a socket does not receive packets at the address.
     pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
         for socket in sockets {
             match (&self.endpoint, &mut self.door) {
@@ -300,8 +298,8 @@ impl Listener {
         self.file.as_ref().map_or(Ok(()), |file| file.set_mode(mode))
     }
 
-    /// Returns a handle by which another process can take over from this listener, even after the
-    /// listener was moved.
+    /// Returns a handle to pass the listener's sockets to another process, even after the listener
+    /// was moved.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         let claim = self.door.as_ref().and_then(|door| door.claim.as_ref());

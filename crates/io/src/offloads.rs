@@ -1,4 +1,4 @@
-//! The work that a network card does for the kernel, by `SIOCETHTOOL` (netdevice(7),
+//! Queries of the work that a network card does for the kernel, by `SIOCETHTOOL` (netdevice(7),
 //! `linux/ethtool.h`).
 // UNSAFETY: the call takes a structure that points at another.
 #![allow(unsafe_code)]
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// `SIOCETHTOOL`, on every architecture.
+/// The number of the ioctl `SIOCETHTOOL`, on every architecture.
 const CALL: u32 = 0x8946;
 
 /// Bytes of an interface name, with its final zero.
@@ -19,11 +19,11 @@ const GET_GSO: u32 = 0x23;
 const GET_FLAGS: u32 = 0x25;
 const GET_GRO: u32 = 0x2b;
 
-/// The flag for large receive offload (LRO).
+/// The bit for large receive offload (LRO) in the answer to [`GET_FLAGS`].
 const FLAG_LRO: u32 = 1 << 15;
 
 /// The segmentation that a network card, or the kernel in its place, does for sending and
-/// receiving. `None`: unknown.
+/// receiving. A field is `None` if the driver does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// The card cuts large sends into segments.

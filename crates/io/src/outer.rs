@@ -6,7 +6,7 @@ use contract::{Instant, Turn};
 
 use crate::{Clock, Reactor};
 
-/// When to stop spinning.
+/// A rule for when the outer loop stops spinning and parks.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinPolicy {
     /// Time after the last progress for which the loop spins. Zero parks at once, the maximum never
@@ -22,12 +22,13 @@ impl Default for SpinPolicy {
     }
 }
 
-/// Runs turns until one returns `None`. Spins while there is work. Otherwise parks in the kernel,
-/// using no processor time, until an event or the turn's `wake_at`.
+/// Runs turns until one returns `None`. Spins while turns progress, and for `policy.spin` after the
+/// last that did. Then parks in the kernel, using no processor time, until an event or the turn's
+/// `wake_at`.
 ///
 /// The kernel wakes a thread some tens of microseconds late, which would add to latencies. So a
-/// park ends `policy.spin` before `wake_at`, and the loop spins for the rest. A shorter wait is
-/// spun entirely.
+/// park ends `policy.spin` before `wake_at`, and the loop spins for the rest. It spins all of a
+/// wait that is shorter.
 pub fn run(
     reactor: &impl Reactor,
     clock: &Clock,
@@ -49,8 +50,8 @@ pub fn run(
     }
 }
 
-/// Returns how long to park from `now` on (`Some(None)`: until an event); `None` if a park is too
-/// short to pay.
+/// Returns how long to park from `now` on (`Some(None)`: until an event); `None` if `wake_at` is
+/// too near for a park.
 fn park(now: Instant, wake_at: Option<Instant>, policy: SpinPolicy) -> Option<Option<Duration>> {
     let Some(at) = wake_at else { return Some(None) };
     let left = at.since(now);

@@ -45,10 +45,11 @@ const SETUPS: [Setup; 4] = [
 /// The time limit of the trial receive, far longer than it takes.
 const TRIAL_MAX: Duration = Duration::from_secs(2);
 
-/// The buffer group of the trial, freed before the sockets use theirs.
+/// The number of the trial's group of provided buffers, freed before the sockets use theirs.
 const GROUP: u16 = 0;
 
-/// Returns an error with the reason that the ring could not be set up.
+/// Returns the error of a ring's set-up with its reason, such as the set-up flags that the kernel
+/// lacks.
 pub(crate) fn explain_setup(error: io::Error) -> Error {
     if error.raw_os_error() == Some(libc::EINVAL) {
         let missing = missing_setups(|(_, set)| set(&mut IoUring::builder()).build(1).map(drop));
@@ -59,7 +60,7 @@ pub(crate) fn explain_setup(error: io::Error) -> Error {
     Error::system(hint(error.raw_os_error()), error)
 }
 
-/// Returns the set-up flags that `attempt` refuses.
+/// Returns the names of the set-up flags that `attempt` refuses with `EINVAL`.
 fn missing_setups(attempt: impl Fn(&Setup) -> io::Result<()>) -> Vec<&'static str> {
     let refused = |setup: &&Setup| {
         attempt(setup).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
@@ -90,8 +91,7 @@ fn lacking(missing: &[&str]) -> Error {
 /// Queries a new ring for everything that nearflash needs, and tries features that cannot be
 /// queried.
 ///
-/// # Errors
-/// Names all that is missing.
+/// Fails if a feature is missing; the error names all that are.
 pub(crate) fn check(uring: &mut IoUring) -> Result<(), Error> {
     let mut probe = Probe::new();
     uring
@@ -115,8 +115,8 @@ fn missing_operations(is_supported: impl Fn(u8) -> bool) -> Vec<&'static str> {
     missing.map(|(name, _)| *name).collect()
 }
 
-/// Receives a byte in the sockets' way, by a multishot receive into a provided buffer. Returns the
-/// feature that the kernel lacks, if any.
+/// Receives a byte as the sockets do, by a multishot receive into a provided buffer. Returns the
+/// name of the feature that the kernel lacks, if any.
 fn missing_receive(uring: &mut IoUring) -> Result<Option<&'static str>, Error> {
     let fail = |e: io::Error| Error::system("cannot try a receive through io_uring", e);
     // One page holds the ring of one entry, another its buffer.

@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-/// A handle to a process.
+/// A handle to a process, which stays its own even after the process has ended.
 #[derive(Debug)]
 pub struct Process {
     pidfd: OwnedFd,
 }
 
 impl Process {
-    /// Returns a handle of this process, by which other processes can watch it.
+    /// Returns a handle to this process, by which other processes can watch it.
     ///
     /// # Errors
     /// Fails if there are too few descriptors, or if the kernel has no such handles (before 5.3).
@@ -22,13 +22,13 @@ impl Process {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }
 
-    /// Returns the handle of another process, from the descriptor that it passed of its
-    /// [`own`](Process::own).
+    /// Returns the handle to another process, from the descriptor of its [`own`](Process::own)
+    /// handle that it passed.
     pub fn passed(pidfd: OwnedFd) -> Process {
         Process { pidfd }
     }
 
-    /// Returns the descriptor that is passed.
+    /// Returns the handle's descriptor, which can be passed to another process.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
@@ -48,9 +48,8 @@ impl Process {
     /// Kills the process, even a stopped one. The process has ended only when
     /// [`has_ended`](Process::has_ended) says so: threads that wait for a disk in the kernel end later.
     ///
-    /// # Errors
-    /// Fails if the process belongs to another user, is outside the namespaces of processes below this
-    /// one's, or has ended.
+    /// Fails if the process belongs to another user, is not in this process's PID namespace or one
+    /// below it, or has ended.
     pub fn kill(&self) -> Result<()> {
         Ok(pidfd_send_signal(&self.pidfd, Signal::KILL)?)
     }

@@ -17,7 +17,7 @@ pub struct Shelved {
     pub(crate) socket: OwnedFd,
     /// The keys of a TLS connection, which cannot be passed to another process.
     pub(crate) secured: Option<Box<Secured>>,
-    /// The worker that counts the connection as its own.
+    /// The number of the worker that counts the connection as its own.
     pub(crate) counted: usize,
 }
 
@@ -33,7 +33,7 @@ impl Shelved {
     }
 }
 
-/// Places for sockets that are on their way.
+/// A table of sockets that are on their way between workers or processes, found by ticket.
 #[derive(Debug)]
 pub(crate) struct Rack {
     places: Box<[Place]>,
@@ -50,20 +50,20 @@ struct Place {
     shelved: Door<Option<Shelved>>,
 }
 
-/// The place is empty.
+/// State of an empty place.
 const FREE: u64 = 0;
-/// A thread fills or empties the place.
+/// State of a place that a thread fills or empties.
 const BUSY: u64 = 1;
 const FIRST: u64 = 2;
 
 impl Rack {
-    /// Creates a rack of so many places.
+    /// Creates a rack of `places` empty places.
     pub(crate) fn new(places: usize) -> Rack {
         let places = (0..places).map(|_| Place::default()).collect();
         Rack { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// Returns a new ticket.
+    /// Returns a ticket that was not issued before.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))
     }
@@ -73,7 +73,7 @@ impl Rack {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Puts a socket into the first free place for its ticket.
+    /// Puts a socket into the first free place from its ticket's place on.
     ///
     /// # Panics
     /// Panics if all places are taken.
@@ -84,7 +84,7 @@ impl Rack {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the socket of a ticket, if it is on the rack.
+    /// Takes the socket of a ticket off the rack; `None` if it is not there.
     pub(crate) fn take(&self, ticket: Ticket) -> Option<Shelved> {
         let place = self.claim(ticket, ticket.0 + FIRST)?;
         let shelved = place.exchange(None);
@@ -93,7 +93,8 @@ impl Rack {
         shelved
     }
 
-    /// Claims a place in this state for the calling thread, starting at the ticket's first place.
+    /// Claims a place in this state for the calling thread, beginning the search at the ticket's
+    /// place; `None` if no place is in this state.
     fn claim(&self, ticket: Ticket, state: u64) -> Option<&Place> {
         let first = (ticket.0 % self.places.len() as u64) as usize;
         let (before, behind) = self.places.split_at(first);
@@ -106,7 +107,8 @@ impl Rack {
 }
 
 impl Place {
-    /// Exchanges the content of the place. Only for the thread that has claimed it.
+    /// Puts `shelved` into the place and returns what was there. Only the thread that has claimed
+    /// the place may call this.
     fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
         let before = self.shelved.try_enter(|here| std::mem::replace(here, shelved));
         before.expect("a claimed place is one thread's")

@@ -15,19 +15,20 @@ use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
 pub trait Reactor: Sized {
     /// Returns a reactor for the calling thread only.
     ///
-    /// # Errors
-    /// Says what is missing or forbidden.
+    /// Fails if the kernel or its settings do not allow it; the error says what is missing or
+    /// forbidden.
     fn new() -> Result<Self, Error>;
 
-    /// Enters the kernel once for everything that was queued. With `wait`, blocks until there is an
-    /// event or the duration is over (`None`: no limit). Returns whether there was an event.
+    /// Enters the kernel once for all entries that were queued. `Some` in `wait` blocks until there
+    /// is an event or the duration is over (`Some(None)`: no limit). Returns whether there was an
+    /// event.
     fn enter(&self, wait: Option<Option<Duration>>) -> bool;
 
     /// Returns a handle that ends the thread's wait in [`enter`](Reactor::enter).
     fn waker(&self) -> Waker;
 
-    /// Returns the descriptor that signals events from now on; called once for each reactor.
-    /// Entries that are queued and not submitted cause none.
+    /// Returns a descriptor that signals the reactor's events from now on; called once for each
+    /// reactor. Entries that are queued and not submitted cause no signal.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -49,13 +50,13 @@ pub trait Network: Dial + Transport + Sized {
     /// The reactor of the sockets' thread.
     type Reactor: Reactor;
 
-    /// Returns sockets of the calling thread.
+    /// Creates the sockets of the calling thread.
     ///
     /// # Errors
     /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: SocketsConfig) -> Result<Self, Error>;
 
-    /// Joins the distribution `spread` of connections as worker number `worker`.
+    /// Joins the workers among which `spread` distributes connections, as worker number `worker`.
     fn join(&mut self, spread: Arc<Spread>, worker: usize);
 
     /// Accepts connections from `listener`.
@@ -72,10 +73,10 @@ pub trait Network: Dial + Transport + Sized {
     /// process; so connections over packets end.
     fn hold(&mut self, is_held: bool);
 
-    /// Refuses new connections of a listener, or accepts them again.
+    /// Refuses new connections of a listener if `refuses`, or accepts them again.
     fn refuse(&mut self, id: ListenerId, refuses: bool);
 
-    /// Returns whether an accept may still yield a connection.
+    /// Returns whether a listener may still yield a connection.
     fn accepts(&self) -> bool;
 
     /// Makes [`Dial::dial`] connect to `server`.
@@ -87,7 +88,7 @@ pub trait Network: Dial + Transport + Sized {
     /// Fails if the system has no thread or descriptor left.
     fn dial_over(&mut self, tls: ClientTls) -> Result<(), Error>;
 
-    /// Makes [`Dial::dial`] send and take sealed packets alone from now on.
+    /// Makes [`Dial::dial`] use sealed packets alone from now on, under `key`.
     ///
     /// # Errors
     /// Fails if these sockets do not send packets.

@@ -21,7 +21,7 @@ pub struct Readiness {
     epoll: OwnedFd,
     bell: Bell,
     timer: OwnedFd,
-    /// The time that the timer is set to.
+    /// The time that the timer is set to; `None` if it is not set.
     set: Option<Instant>,
 }
 
@@ -42,7 +42,7 @@ impl Readiness {
         Ok(Readiness { epoll, bell, timer, set: None })
     }
 
-    /// Returns the descriptor.
+    /// Returns the descriptor, which an event loop watches for being readable.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -54,8 +54,9 @@ impl Readiness {
         }
     }
 
-    /// Makes the descriptor readable at the time `at`, or by events of the reactor alone. Costs a
-    /// system call only if the time differs from the set one, or is past.
+    /// Makes the descriptor readable at the time `at`, or with `None` by events of the reactor
+    /// alone. Costs a system call only if the time differs from the set one, or the set one is
+    /// past.
     pub fn set(&mut self, now: Instant, at: Option<Instant>) {
         let is_over = self.set.is_some_and(|set| set <= now);
         if at == self.set && !is_over {
@@ -81,7 +82,7 @@ mod tests {
     use crate::{Clock, EpollReactor, Ring};
     use rustix::event::{PollFd, PollFlags, poll};
 
-    /// The milliseconds in which an event surely comes, however busy the machine is.
+    /// Milliseconds in which an event surely comes, however busy the machine is.
     const PATIENCE: i64 = 60_000;
 
     fn is_readable(readiness: &Readiness, millis: i64) -> bool {

@@ -1,4 +1,4 @@
-//! Giving up the rights with which lanes of Ethernet are opened.
+//! Giving up the rights with which sockets at Ethernet cards are opened.
 
 use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -7,12 +7,12 @@ use rustix::thread::{
 
 use crate::Error;
 
-/// The rights to packet sockets, to programs at cards, and to load such programs.
+/// The rights to packet sockets, to BPF programs at cards, and to load such programs.
 const CARD_RIGHTS: [CapabilitySet; 3] =
     [CapabilitySet::NET_RAW, CapabilitySet::NET_ADMIN, CapabilitySet::BPF];
 
-/// Gives up the rights to the network's cards, for the calling thread and for all that it starts.
-/// They do not come back with another program, either.
+/// Gives up the rights to the network's cards, for the calling thread and for all threads that it
+/// starts. Executing another program does not bring them back.
 ///
 /// # Errors
 /// Fails if the system refuses.

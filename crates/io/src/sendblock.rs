@@ -1,11 +1,11 @@
-//! The vector of a send operation.
+//! The vector of a send operation: pieces of memory that make up several frames.
 
 use contract::{Frame, Insecurity};
 
 use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::tls::{Secured, Stage};
 
-/// Maximum number of frames in one send: a worker's batch.
+/// Maximum number of frames in one send.
 pub(crate) const FRAMES_MAX: usize = 64;
 
 /// Maximum number of bytes in one send, unless a single frame is larger. More bytes gain nothing in
@@ -15,10 +15,10 @@ pub(crate) const SEND_BYTES: usize = 256 << 10;
 /// Bodies up to this size are copied behind their head: cheaper than a vector entry of their own.
 const COPY_BYTES: usize = 512;
 
-/// Maximum number of pieces in one send.
+/// Maximum number of pieces (elements of the vector) in one send.
 const PIECES_MAX: usize = 2 * FRAMES_MAX + 1;
 
-/// Bytes of the staging area: heads of a whole batch, and small bodies.
+/// Bytes of the stage, into which the heads of all frames of a send and small bodies are copied.
 const STAGE_BYTES: usize = 16 << 10;
 
 /// The vector of one send. Heads and tails are copied together, so that frames without bodies are
@@ -30,7 +30,7 @@ pub(crate) struct SendBlock {
     pieces: [libc::iovec; PIECES_MAX],
     count: usize,
     stage: [u8; STAGE_BYTES],
-    /// `staged ≤ STAGE_BYTES`
+    /// Bytes of the stage that are in use: `staged ≤ STAGE_BYTES`.
     staged: usize,
     /// `true` if the last piece is the end of the stage, so that the next head may extend it.
     open: bool,
@@ -40,7 +40,7 @@ pub(crate) struct SendBlock {
     pub(crate) frames: usize,
     /// The sealed records of a TLS send, kept once the vector has been used for TLS.
     sealed: Option<Box<Stage>>,
-    /// The vector is that of the sealed records.
+    /// `true` if the vector consists of the sealed records.
     is_sealed: bool,
 }
 
@@ -65,14 +65,15 @@ impl SendBlock {
         self.is_sealed = false;
     }
 
-    /// Appends the frame if it fits into the send; its body must stay in place until the send has
-    /// ended.
+    /// Appends the frame and returns `true`, or returns `false` if it does not fit into the send.
+    /// Its body must stay in place until the send has ended.
     #[inline]
     pub(crate) fn append(&mut self, frame: &Frame) -> bool {
         self.append_rest(frame, 0)
     }
 
-    /// Appends the rest of a frame whose first `gone` bytes were sent already.
+    /// Appends the rest of a frame whose first `gone` bytes were sent already, as
+    /// [`append`](SendBlock::append) does.
     #[inline(always)]
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
         let (head, body, tail) = (frame.head.bytes(), frame.body(), frame.head.tail());
@@ -101,8 +102,7 @@ impl SendBlock {
 
     /// Fills the vector with queued frames as sealed TLS records, as many as fit into one send.
     ///
-    /// # Errors
-    /// Fails if the connection cannot go on.
+    /// Fails if a frame cannot be sealed; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,
         secured: &mut Secured,
@@ -116,7 +116,8 @@ impl SendBlock {
         Ok(())
     }
 
-    /// Returns the bytes of the frames, or parts of frames, that the vector carries.
+    /// Returns the number of bytes of frames that the vector carries, without what sealing has
+    /// added.
     pub(crate) fn plain(&self) -> usize {
         match &self.sealed {
             Some(sealed) if self.is_sealed => sealed.plain,
@@ -160,7 +161,7 @@ impl SendBlock {
         &self.pieces[..self.count]
     }
 
-    /// Returns the message header that names the vector.
+    /// Returns the header for `sendmsg`, which points to the vector.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
         self.header.msg_iov = self.pieces.as_mut_ptr();
         self.header.msg_iovlen = self.count as _;

@@ -7,13 +7,13 @@ use crate::TcpOptions;
 pub struct SocketsConfig {
     /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// Receive buffers; a power of two.
+    /// Number of receive buffers; a power of two.
     pub receive_buffers: usize,
     /// Bytes of each receive buffer.
     pub receive_buffer_bytes: usize,
     /// Maximum number of frames queued for sending, over all connections.
     pub frames_max: usize,
-    /// Socket options.
+    /// Options of TCP sockets.
     pub tcp: TcpOptions,
 }
 

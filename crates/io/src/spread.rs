@@ -18,19 +18,19 @@ const GIVEN_MAX: usize = 256;
 /// Maximum number of sockets on the rack, counting those from other processes.
 const LANDING_MAX: usize = 4096;
 
-/// Gives each new connection to the worker that has the fewest, whichever accepted it. (The
-/// kernel's hash, `SO_REUSEPORT`, would distribute them at random.)
+/// The distribution of new connections: each goes to the worker that has the fewest, whichever
+/// worker accepted it. (The kernel's hash, `SO_REUSEPORT`, would distribute them at random.)
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
     /// The desk of the hand-over thread, which takes sockets from the rack for another process.
     hand_over: Desk,
-    /// The workers that get new connections, a bit for each.
+    /// The workers that get new connections: bit `n` stands for worker `n`.
     open_to: AtomicU64,
-    /// Connections of all workers and of the hand-over thread, and their maximum number.
+    /// Number of connections of all workers and of the hand-over thread, and below its maximum.
     total: AtomicUsize,
     connections_max: AtomicUsize,
-    /// Sockets on their way between two workers, by their tickets.
+    /// Sockets on their way between two workers or processes, by their tickets.
     rack: Rack,
 }
 
@@ -49,14 +49,14 @@ struct Desk {
 pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
     pub(crate) listener: ListenerId,
-    /// The keys of a TLS connection.
+    /// The keys of a TLS connection; `None` without TLS.
     pub(crate) secured: Option<Box<Secured>>,
-    /// The messages before its session.
+    /// The outcome of the protocol's prelude; `None` without a prelude.
     pub(crate) opening: Option<Box<Opening>>,
 }
 
 impl Arrival {
-    /// Returns a connection on which nothing was said.
+    /// Returns a connection on which no bytes were exchanged yet.
     pub(crate) fn new(socket: OwnedFd, listener: ListenerId) -> Arrival {
         Arrival { socket, listener, secured: None, opening: None }
     }
@@ -69,7 +69,7 @@ pub(crate) fn turned_away() {
 }
 
 impl Spread {
-    /// Returns a distribution over so many workers.
+    /// Returns a distribution over `workers` workers, of which there may be 64.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {
@@ -92,7 +92,7 @@ impl Spread {
         self.connections_max.store(connections_max, Ordering::Relaxed);
     }
 
-    /// Returns the connections of each worker, with those on their way to it.
+    /// Returns the number of connections of each worker, including those on their way to it.
     pub fn connections(&self) -> Vec<usize> {
         self.workers.iter().map(|desk| desk.connections.load(Ordering::Relaxed)).collect()
     }
@@ -106,8 +106,8 @@ impl Spread {
         inbox
     }
 
-    /// Counts a new connection for the least loaded worker, and returns that worker; `None` if the
-    /// maximum is reached.
+    /// Counts a new connection for the least loaded worker, and returns that worker's number;
+    /// `None` if the maximum of connections is reached.
     pub(crate) fn let_in(&self) -> Option<usize> {
         if self.total.fetch_add(1, Ordering::Relaxed)
             >= self.connections_max.load(Ordering::Relaxed)
@@ -118,13 +118,15 @@ impl Spread {
         Some(self.least_loaded())
     }
 
-    /// Counts a connection that comes from another process, which has admitted it.
+    /// Counts a connection that comes from another process, which has admitted it. Returns its
+    /// worker's number.
     fn place(&self) -> usize {
         self.total.fetch_add(1, Ordering::Relaxed);
         self.least_loaded()
     }
 
-    /// Counts a connection for the running worker that has the fewest, and returns that worker.
+    /// Counts a connection for the worker that has the fewest, and returns that worker's number.
+    /// Running workers come first, of them those that are open to new connections.
     fn least_loaded(&self) -> usize {
         let starts = |desk: &Desk| desk.reach.get().is_none();
         let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
@@ -139,7 +141,7 @@ impl Spread {
         worker
     }
 
-    /// Sends a connection that was counted for `worker` to it.
+    /// Sends a connection to `worker`, for which it was counted.
     pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
         let desk = &self.workers[worker];
         let (arrivals, waker) =
@@ -158,7 +160,8 @@ impl Spread {
         has.load(Ordering::Acquire) && has.swap(false, Ordering::AcqRel)
     }
 
-    /// Puts the socket of a connection that moves to another worker onto the rack.
+    /// Puts the socket of a connection that moves from worker `from` to worker `to` onto the rack.
+    /// Returns the ticket with which `to` takes it.
     pub(crate) fn shelve(
         &self,
         socket: OwnedFd,
@@ -172,7 +175,7 @@ impl Spread {
         ticket
     }
 
-    /// Returns the number of the hand-over thread, which is no worker.
+    /// Returns the number of the hand-over thread, which is that behind the last worker.
     pub fn hand_over_number(&self) -> usize {
         self.workers.len()
     }
@@ -180,8 +183,7 @@ impl Spread {
     /// Keeps the socket of a connection from another process for the worker with the fewest
     /// connections. Returns its ticket and that worker.
     ///
-    /// # Errors
-    /// Returns the socket if too many are under way; the workers take them.
+    /// Returns the socket if too many are on the rack; the workers take them soon.
     pub fn land(&self, socket: OwnedFd) -> Result<(Ticket, usize), OwnedFd> {
         if self.rack.taken() >= LANDING_MAX {
             return Err(socket);
@@ -198,7 +200,7 @@ impl Spread {
         self.gone(self.hand_over_number());
     }
 
-    /// Closes the socket of a connection for which no worker has room.
+    /// Takes a socket for which no worker has room off the rack and closes it.
     pub fn discard(&self, ticket: Ticket) {
         if let Some(shelved) = self.rack.take(ticket) {
             self.gone(shelved.counted);
@@ -207,8 +209,7 @@ impl Spread {
 
     /// Takes a socket from the rack for a worker, or for the hand-over thread.
     ///
-    /// # Panics
-    /// Panics if the socket was given away already.
+    /// Panics if the ticket's socket is not on the rack.
     pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
         let shelved = self.rack.take(ticket).expect("a ticket is used once");
         self.recount(shelved.counted, worker);
@@ -240,7 +241,7 @@ impl Spread {
         self.workers.get(number).unwrap_or(&self.hand_over)
     }
 
-    /// Counts a closed connection of `worker` off.
+    /// Subtracts a closed connection from the counts of `worker` and of all.
     pub(crate) fn gone(&self, worker: usize) {
         self.desk(worker).connections.fetch_sub(1, Ordering::Relaxed);
         self.total.fetch_sub(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Memory that the allocator keeps for later allocations.
+//! Returning memory that the allocator keeps for later allocations.
 
 // UNSAFETY: calls a function of the C library.
 #![allow(unsafe_code)]

@@ -16,13 +16,13 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::{Error, Process, UnixPath};
 
-/// Attempts to bind a socket that still answers, and the pause between them. The kernel frees the
+/// Further attempts to bind a socket whose path still answers, `PAUSE` apart. The kernel frees the
 /// listeners of a killed server a moment after its end, with its ring.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Attempts, and the pause between them, while the socket answers although the process that listened
-/// has ended: on a busy machine the kernel takes seconds to free a ring. The socket is never taken
-/// away, since an upgrade may have passed it to a successor.
+/// Further attempts, `PAUSE_AFTER_DEATH` apart, while the socket answers although the process that
+/// listened has ended: on a busy machine the kernel takes seconds to free a ring. The socket is
+/// never taken away, since an upgrade may have passed it to a successor.
 const TRIES_AFTER_DEATH: u32 = 150;
 const PAUSE_AFTER_DEATH: Duration = Duration::from_millis(100);
 
@@ -44,7 +44,7 @@ impl SocketFile {
         Some(SocketFile { path, identity, stays: Arc::default() })
     }
 
-    /// Sets the file's permissions, unless it was replaced.
+    /// Sets the file's permissions to `mode`; does nothing if the file was replaced.
     pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Error> {
         let path = self.path.as_path();
         if !fs::symlink_metadata(path).is_ok_and(|found| identity(&found) == self.identity) {
@@ -77,8 +77,8 @@ fn identity(file: &Metadata) -> (u64, u64) {
 /// Returns a socket that listens on `path`, whose file has the permissions `mode`. A socket left by
 /// a dead server at `path` is replaced; any other file is kept, which is an error.
 ///
-/// # Errors
-/// Says what is in the way.
+/// Fails if another server listens there, another kind of file is there, or the directory does not
+/// allow a new file.
 pub(crate) fn listen(
     path: &UnixPath,
     mode: u32,
@@ -215,7 +215,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
 
-    /// A directory that goes with its holder.
+    /// A directory that is removed when this value is dropped.
     struct Folder(PathBuf);
 
     impl Folder {

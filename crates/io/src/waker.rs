@@ -8,8 +8,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;
 
-/// A handle that ends a worker's wait from another thread. Clones are cheap. A wake of a running
-/// worker, or a second wake before it has noticed the first, costs no system call.
+/// A handle that ends a worker's wait in the kernel from another thread. Clones are cheap. A wake
+/// of a running worker, or a second wake before the worker has noticed the first, costs no system
+/// call.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<Shared>,
@@ -37,7 +38,7 @@ impl Waker {
         })
     }
 
-    /// Makes the worker's present or next wait end.
+    /// Ends the worker's present wait, or its next if it does not wait.
     pub fn wake(&self) {
         if !self.shared.pending.swap(true, Ordering::AcqRel) {
             // The counter cannot overflow: it is written at most once between two reads.
@@ -45,8 +46,8 @@ impl Waker {
         }
     }
 
-    /// Clears a wake. The worker calls this when the descriptor became readable, before it searches
-    /// for the reason.
+    /// Clears a wake. The worker calls this when the descriptor has become readable, before it
+    /// looks for the reason of the wake.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
         // A swap, so that what was done before a wake that found `pending` set is seen after this.

@@ -1,4 +1,4 @@
-//! The responder over epoll, edge-triggered.
+//! The responder of this yardstick over epoll, with edge-triggered events.
 
 // UNSAFETY: one system call takes a vector of pointers.
 
@@ -13,17 +13,17 @@ use crate::outbox::Outbox;
 use crate::report::Report;
 use crate::yardstick::Counter;
 
-/// The listener's name among the events.
+/// The listener's user data in epoll's events. Events of connections carry their index.
 const LISTENER: u64 = u64::MAX;
 
-/// Bytes taken from a socket at once.
+/// Maximum number of bytes that one call receives from a socket.
 const RECEIVE_BYTES: usize = 512 << 10;
 
 struct Connection {
     stream: TcpStream,
     counter: Counter,
     outbox: Outbox,
-    /// `true` if the socket accepts no more bytes for now; an event ends that.
+    /// `true` if the socket accepts no more bytes for now; an event (`EPOLLOUT`) ends that.
     full: bool,
 }
 
@@ -36,7 +36,7 @@ struct Server<'a> {
     inbox: Vec<u8>,
 }
 
-/// Serves until killed.
+/// Serves the listener's connections until the process is killed, or a system call fails.
 pub(crate) fn serve(options: &Options, listener: TcpListener) -> std::io::Result<()> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let name = epoll::EventData::new_u64(LISTENER);
@@ -75,7 +75,7 @@ fn wait(
 }
 
 impl Server<'_> {
-    /// Answers the received requests; returns their number.
+    /// Receives the requests that `events` announce and answers them; returns their number.
     fn turn(&mut self, events: &mut Vec<epoll::Event>) -> std::io::Result<usize> {
         let mut requests = 0;
         for event in events.iter() {
@@ -146,7 +146,7 @@ impl Server<'_> {
         }
     }
 
-    /// Sends once; returns whether more can be sent now.
+    /// Sends once on connection `index`; returns whether more can be sent now.
     fn send(&mut self, index: usize) -> bool {
         let Some(connection) = &mut self.connections[index] else { return false };
         if connection.full || connection.outbox.is_empty() {

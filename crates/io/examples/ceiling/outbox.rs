@@ -4,32 +4,32 @@
 
 use crate::yardstick::{HEAD_BYTES, Head, Op};
 
-/// Maximum number of replies in one send: two pieces each, of at most 1 024.
+/// Maximum number of replies in one send. Each reply takes two pieces, of at most 1 024 in a call.
 const REPLIES_MAX: usize = 512;
 
-/// The bytes that a connection has to send. During a send its headers do not move.
+/// The replies that a connection has to send. During a send their headers do not move.
 #[derive(Default)]
 pub(crate) struct Outbox {
     /// Headers of replies that no send has begun.
     pub(crate) ready: Vec<Head>,
     /// Headers of the replies in the present send.
     flying: Vec<Head>,
-    /// Bytes of `flying` that were sent.
+    /// Bytes of the replies in `flying`, bodies included, that were sent.
     left: usize,
     /// The pieces of the present send.
     pieces: Vec<libc::iovec>,
-    /// For sends that the kernel keeps.
+    /// The header of `sendmsg`. Its address stays, as io_uring may read it after the call.
     message: Option<Box<libc::msghdr>>,
 }
 
 impl Outbox {
-    /// Returns whether nothing is left to send.
+    /// Returns whether all replies were sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty() && self.flying.is_empty()
     }
 
-    /// Prepares the next send: all ready replies, but at most `cap` bytes (at least one reply). The
-    /// pieces are valid until the next call.
+    /// Returns the message of the next send: all ready replies, but at most `cap` bytes (and at
+    /// least one reply). Its pieces are valid until the next call.
     pub(crate) fn lay_out(&mut self, op: Op, body: &[u8], cap: usize) -> &mut libc::msghdr {
         if self.flying.is_empty() {
             std::mem::swap(&mut self.ready, &mut self.flying);
@@ -58,7 +58,7 @@ impl Outbox {
         message
     }
 
-    /// Notes that `bytes` more were sent.
+    /// Notes that the kernel has taken `bytes` more bytes of the message that was laid out.
     pub(crate) fn sent(&mut self, bytes: usize, body: &[u8]) {
         self.left += bytes;
         if self.left == self.flying.len() * (HEAD_BYTES + body.len()) {

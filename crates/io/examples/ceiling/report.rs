@@ -5,10 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-/// Turns between two looks at the clock.
+/// Number of turns between two looks at the clock.
 const TURNS_A_LOOK: u64 = 4096;
 
-/// The counts of turns; prints a line a second while there is work.
+/// Counts of turns and requests since the last printed line. While there is work, a line is printed
+/// each second.
 pub(crate) struct Report {
     empty_turn: Duration,
     since: Instant,
@@ -18,7 +19,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Measures the time of an empty turn.
+    /// Creates the counts, and measures the time of an empty turn by calling `empty` a thousand
+    /// times.
     pub(crate) fn new(mut empty: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Report> {
         let count = 1000;
         let started = Instant::now();
@@ -29,7 +31,7 @@ impl Report {
         Ok(Report { empty_turn, since: Instant::now(), turns: 0, empty_turns: 0, requests: 0 })
     }
 
-    /// Counts a turn that answered so many requests, or none.
+    /// Counts a turn that answered `requests` requests, which may be zero.
     pub(crate) fn turn(&mut self, requests: usize) {
         self.turns += 1;
         self.empty_turns += u64::from(requests == 0);

@@ -1,4 +1,5 @@
-//! The responder over io_uring: multishot receive into provided buffers, one enter a turn.
+//! The responder of this yardstick over io_uring: multishot receives into provided buffers, and one
+//! `io_uring_enter` a turn.
 
 // UNSAFETY: io_uring is memory shared with the kernel.
 
@@ -15,20 +16,20 @@ use crate::outbox::Outbox;
 use crate::report::Report;
 use crate::yardstick::Counter;
 
-/// Buffers provided to the kernel; a power of two.
+/// Number of buffers provided to the kernel; a power of two.
 const BUFFERS: u16 = 256;
 
 /// Bytes of each buffer.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Entries of the submission queue.
+/// Number of entries of the submission queue; the completion queue has four times as many.
 const ENTRIES: u32 = 4096;
 
-/// Maximum number of connections: the ring's registered descriptors.
+/// Maximum number of connections. Each has one of the ring's registered descriptors.
 const CONNECTIONS_MAX: u32 = 16_384;
 
-/// The purpose of a completion is the lower half of its user data; the upper half is the
-/// connection.
+/// Purposes of a completion, in the lower half of its user data. The upper half is the connection's
+/// index.
 const ACCEPT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -48,12 +49,12 @@ struct Server<'a> {
     provided: Provided,
     listener: TcpListener,
     connections: Vec<Option<Connection>>,
-    /// Connections that may have something to send.
+    /// Indices of connections that may have something to send.
     touched: Vec<u32>,
     body: Vec<u8>,
 }
 
-/// Serves until killed.
+/// Serves the listener's connections until the process is killed, or a system call fails.
 pub(crate) fn serve(options: &Options, listener: TcpListener) -> std::io::Result<()> {
     let ring = IoUring::builder()
         .setup_defer_taskrun()
@@ -109,7 +110,7 @@ impl Server<'_> {
         }
     }
 
-    /// Processes a completion; returns the number of requests that it brought.
+    /// Processes a completion; returns the number of requests that it completed.
     fn complete(&mut self, entry: &cqueue::Entry) -> std::io::Result<usize> {
         let (kind, index) = (entry.user_data() & 0xffff_ffff, (entry.user_data() >> 32) as u32);
         match kind {

@@ -1,4 +1,4 @@
-//! The parts that the yardsticks share: their sockets and the one message they know.
+//! Parts that the yardsticks share: their sockets and the one message they know.
 //!
 //! The message is the 24-byte header of protocol `reflex` version 1: magic (2 bytes), opcode (2),
 //! handle (8), first sector (8), sectors (4), little-endian; a reply repeats handle and sector.
@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
 
-/// Bytes of a header.
+/// Bytes of a message's header.
 pub(crate) const HEAD_BYTES: usize = 24;
 
 /// The first two bytes of a header: its own length.
@@ -28,10 +28,10 @@ pub(crate) enum Op {
     Write,
 }
 
-/// A header.
+/// A message's header, as on the wire.
 pub(crate) type Head = [u8; HEAD_BYTES];
 
-/// Returns a header with these fields.
+/// Returns the header of a request or a reply. `lba` is the first sector.
 pub(crate) fn head(op: Op, handle: u64, lba: u64, sectors: u32) -> Head {
     let mut bytes = [0; HEAD_BYTES];
     bytes[0..2].copy_from_slice(&MAGIC.to_le_bytes());
@@ -83,7 +83,7 @@ pub(crate) fn listen(address: SocketAddr, options: &SocketOptions) -> std::io::R
     Ok(listener)
 }
 
-/// Pins the calling thread to one core.
+/// Pins the calling thread to core `cpu`, or does nothing if that is `None`.
 pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
     if let Some(cpu) = cpu {
         let mut set = rustix::thread::CpuSet::new();
@@ -93,10 +93,11 @@ pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A parser that finds the requests in a stream of arbitrary pieces by their known length alone.
+/// A parser that finds requests in a stream of arbitrary pieces. All requests have one length,
+/// which is known beforehand.
 #[derive(Clone)]
 pub(crate) struct Counter {
-    /// `true` once a byte was received.
+    /// `true` once the stream's first byte was received.
     begun: bool,
     /// Bytes of a request, its payload included.
     request_bytes: usize,
@@ -107,7 +108,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// For requests of this many bytes.
+    /// Returns a parser for requests of `request_bytes` bytes, their payload included.
     pub(crate) fn new(request_bytes: usize) -> Counter {
         assert!(request_bytes >= HEAD_BYTES, "a request is at least a header");
         Counter { begun: false, request_bytes, at: 0, partial: [0; HEAD_BYTES] }

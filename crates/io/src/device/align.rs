@@ -7,13 +7,13 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 /// The multiples that direct I/O needs, in bytes; both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// Of the buffer's address.
+    /// Multiple for the buffer's address.
     pub(super) memory: usize,
-    /// Of the file offset and the length.
+    /// Multiple for the file offset and the length.
     pub(super) offset: usize,
 }
 
-/// The alignment for buffered I/O: none.
+/// The alignment for buffered I/O: any address, but whole sectors of 512 bytes.
 pub(super) const BUFFERED: Alignment = Alignment { memory: 1, offset: 512 };
 
 /// Returns the alignment that direct I/O on this descriptor (opened with `O_DIRECT`) needs, or
@@ -35,7 +35,8 @@ pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     }
 }
 
-/// Returns whether a direct read with this size and alignment works.
+/// Returns whether a direct read of `bytes` bytes works at an offset and an address that are
+/// multiples of `bytes`, but of nothing larger.
 fn reads(file: &OwnedFd, bytes: usize) -> bool {
     let mut memory = vec![0_u8; 4 * bytes];
     // The first multiple of `bytes` that is no multiple of twice that.

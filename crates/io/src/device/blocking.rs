@@ -26,15 +26,15 @@ impl Blocking {
         Ok(Blocking { volume: volume.clone(), buf })
     }
 
-    /// Returns the volume.
+    /// Returns the volume that is read and written.
     pub fn volume(&self) -> &FileVolume {
         &self.volume
     }
 
-    /// Reads from a byte offset. Bytes behind the end of the file are zero.
+    /// Fills `into` with the file's bytes from byte `offset` on. Bytes behind the end of the file
+    /// are zero.
     ///
-    /// # Errors
-    /// The status that a request would end with.
+    /// Returns the status with which a request of a device would end.
     pub fn read(&mut self, mut offset: u64, into: &mut [u8]) -> Result<(), Status> {
         let file = &self.volume.shared.file;
         for piece in into.chunks_mut(REQUEST_BYTES_MAX) {
@@ -57,10 +57,9 @@ impl Blocking {
         Ok(())
     }
 
-    /// Writes from a byte on.
+    /// Writes `from` to the file at byte `offset`.
     ///
-    /// # Errors
-    /// The status that a request would end with.
+    /// Returns the status with which a request of a device would end.
     pub fn write(&mut self, mut offset: u64, from: &[u8]) -> Result<(), Status> {
         let file = &self.volume.shared.file;
         for piece in from.chunks(REQUEST_BYTES_MAX) {
@@ -81,8 +80,7 @@ impl Blocking {
 
     /// Makes everything that was written durable.
     ///
-    /// # Errors
-    /// The status that a request would end with.
+    /// Returns the status with which a request of a device would end.
     pub fn sync(&mut self) -> Result<(), Status> {
         rustix::fs::fdatasync(&self.volume.shared.file).map_err(status_of)
     }

@@ -22,7 +22,8 @@ pub fn disk_identity(volume: &FileVolume) -> Option<String> {
     identity(Path::new("/sys"), (major(status.st_rdev), minor(status.st_rdev)))
 }
 
-/// Returns the identity of a block device with these numbers, in the given sysfs.
+/// Returns the identity of the block device with these numbers, as `sys`, a directory like `/sys`,
+/// shows it. Returns `None` if there is none.
 fn identity(sys: &Path, (major, minor): (u32, u32)) -> Option<String> {
     let at = fs::canonicalize(sys.join(format!("dev/block/{major}:{minor}"))).ok()?;
     let partition = word(&at.join("partition"));
@@ -32,7 +33,8 @@ fn identity(sys: &Path, (major, minor): (u32, u32)) -> Option<String> {
 }
 
 /// Reads a file of sysfs as one word, without the spaces that pad identities of ATA disks.
-/// Characters that separate the parts of a device's specification are replaced.
+/// Characters that separate the parts of a device's specification become underscores. Returns
+/// `None` if the file is missing or empty.
 fn word(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -45,10 +47,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A disk of a sysfs: its numbers, its directory, and its files with their text.
+    /// A disk in a sysfs: its major and minor number, its directory, and its files with their text.
     type Shown<'a> = ((u32, u32), &'a str, &'a [(&'a str, &'a str)]);
 
-    /// Makes a sysfs that shows these disks.
+    /// Creates a directory that shows these disks as sysfs does, and returns its path.
     fn sysfs(name: &str, disks: &[Shown<'_>]) -> std::path::PathBuf {
         let name = format!("nearflash-sysfs-{name}-{}", std::process::id());
         let root = std::env::temp_dir().join(name);

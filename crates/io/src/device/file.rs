@@ -61,7 +61,7 @@ pub(super) struct Shared {
     tears_blocks: bool,
     notes: Vec<String>,
     pub(super) journal: Option<Journal>,
-    /// The methods of zeroing that the file refused, as bits, so that each is tried once.
+    /// The methods of zeroing that the file refused, as a set of bits, so that each is tried once.
     pub(super) refused_zeroing: AtomicU8,
     /// `true` if the file has refused synchronous writes, so that each write needs a sync of its
     /// own.
@@ -81,18 +81,17 @@ struct Opened {
     alignment: Alignment,
     /// `true` if the file was just created.
     missing: bool,
-    /// The journal that another process has passed on: `Some(None)` if it has none.
+    /// The journal that another process has passed on: `Some(None)` if its volume has none, and
+    /// `None` if no process passed the file on.
     journal: Option<Option<OwnedFd>>,
 }
 
 impl FileVolume {
-    /// Opens `path`. A missing or empty file is created with `size` bytes (sparse, with its
-    /// directories). Without a size, or if an existing file is smaller than `size`, that is an
-    /// error. A larger file is used whole.
+    /// Opens the file or block device at `path`. A missing or empty file gets `size` bytes (sparse;
+    /// missing directories are created). A file that is larger than `size` is used whole.
     ///
-    /// # Errors
-    /// Says what is wrong with the path, and what to do: missing, too small, no file, in use by
-    /// another server or mounted, not writable.
+    /// Fails if the file is missing or empty and has no `size`, smaller than `size`, no file, in
+    /// use by another server, mounted, or not writable. The error says which, and what to do.
     pub fn open(
         path: impl AsRef<Path>,
         size: Option<u64>,
@@ -114,8 +113,7 @@ impl FileVolume {
     /// of its journal, if it has one, as [`files`](FileVolume::files) returned them. That process's
     /// atomic writes must have ended before this one's begin.
     ///
-    /// # Errors
-    /// As [`open`](FileVolume::open); and when `path` is another file by now.
+    /// Fails as [`open`](FileVolume::open) does, and if `path` names another file by now.
     pub fn adopt(
         path: impl AsRef<Path>,
         size: Option<u64>,
@@ -212,12 +210,12 @@ impl FileVolume {
         Ok(FileVolume { shared: Arc::new(shared) })
     }
 
-    /// Returns the size and the block size of the device.
+    /// Returns the volume's geometry, with its present size.
     pub fn geometry(&self) -> Geometry {
         Geometry { blocks: self.shared.blocks(), ..self.shared.geometry }
     }
 
-    /// Returns the granularity in bytes, of which all ranges must be multiples;
+    /// Returns the granularity in bytes, of which offsets and lengths must be multiples.
     /// `flash::Exclusive::with_granularity` serves finer requests.
     pub fn granularity_bytes(&self) -> usize {
         self.shared.alignment.offset
@@ -259,7 +257,8 @@ fn is_block_device(path: &Path, mode: u32, notes: &mut Vec<String>) -> Result<bo
     }
 }
 
-/// Returns the blocks of the file's whole granules.
+/// Returns the number of blocks in the file's whole granules, and notes a rest, which is not used.
+/// Fails if not one granule is whole.
 fn usable_blocks(
     bytes: u64,
     alignment: Alignment,
@@ -278,6 +277,7 @@ fn usable_blocks(
 }
 
 /// Opens the journal beside a file and finishes the atomic writes that a crash has left in it.
+/// Returns `None` if the file shall have or can have no journal.
 fn open_journal(
     data: &Plain<'_>,
     inode: u64,
@@ -342,7 +342,8 @@ pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
     ))
 }
 
-/// Opens the file with direct I/O, or through the page cache if necessary.
+/// Opens the file with direct I/O, or through the page cache if necessary. Returns its descriptor
+/// and the alignment that I/O needs.
 fn open_aligned(
     path: &Path,
     options: FileOptions,
@@ -400,18 +401,21 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
-/// Attempts to lock a file, with pauses that add up to the time that an ending server may take.
+/// Maximum number of attempts to lock a file, `LOCK_PAUSE` apart: the time that an ending server
+/// may take.
 const LOCK_TRIES: u32 = 150;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Attempts to lock a file whose holder has ended already: the kernel takes some seconds to free a
-/// killed server's ring and its operations in flight.
+/// Maximum number of attempts to lock a file whose holder has ended already. The kernel takes some
+/// seconds to free a killed server's ring and its operations in flight.
 const LOCK_TRIES_OF_THE_DEAD: u32 = 1500;
 
-/// Looks in a row that may find no holder of a lock that was taken a moment before.
+/// Maximum number of times in a row that `/proc/locks` may show no holder of a lock that was
+/// refused a moment before.
 const UNSEEN_MAX: u32 = 50;
 
-/// Takes the advisory lock that keeps two servers from writing to one file.
+/// Takes the advisory lock that keeps two servers from writing to one file; a shared one if
+/// `read_only`. Waits for a holder that ends or has ended.
 fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> {
     let operation = match options.read_only {
         true => FlockOperation::NonBlockingLockShared,
@@ -463,14 +467,15 @@ fn holder_is_gone(file: &OwnedFd) -> Option<bool> {
     holders.reduce(|any, is_gone| any || is_gone)
 }
 
-/// Returns the number of descriptors of this process at the file of this device and inode.
+/// Returns the number of descriptors by which this process has the file of this device and inode
+/// open, or `usize::MAX` if they cannot be listed.
 fn descriptors_of(device: u64, inode: u64) -> usize {
     let Ok(own) = fs::read_dir("/proc/self/fd") else { return usize::MAX };
     let files = own.flatten().filter_map(|entry| fs::metadata(entry.path()).ok());
     files.filter(|file| (file.dev(), file.ino()) == (device, inode)).count()
 }
 
-/// Makes the names of new files durable.
+/// Syncs the directory of `path`, so that the names of new files in it are durable.
 fn sync_directory(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
@@ -479,7 +484,8 @@ fn sync_directory(path: &Path) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot sync the directory {}", parent.display()), e))
 }
 
-/// Returns the file's size, after enlarging a new file to the requested size.
+/// Returns the file's size in bytes, after enlarging an empty file to the requested size. Fails if
+/// the file is smaller.
 fn settle_size(
     file: &OwnedFd,
     path: &Path,
@@ -519,7 +525,8 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
-    /// A child holds the file on, as the kernel does for a while with what a ring had open.
+    /// A child keeps the locked file open after this process has closed it, as the kernel does for
+    /// a while with the files of a ring.
     #[test]
     fn a_lock_that_this_process_has_left_is_not_that_of_another_server() {
         let path = std::env::temp_dir().join(format!("nearflash-lock-{}", std::process::id()));

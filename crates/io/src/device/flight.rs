@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::file::Shared;
 use super::journal::{HEADER_BYTES, Journal, JournalSlot};
 
-/// Repeated calls after which a request is completed with `Retry`.
+/// Maximum number of repeated system calls of a request. One interruption more completes it with
+/// `Retry`.
 const REPEATS_MAX: u8 = 100;
 
 /// Zeroes to write to a file that has no better method.
@@ -25,11 +26,11 @@ pub(super) struct Zeroes(pub(super) [u8; 64 << 10]);
 
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The request's name outside.
+    /// The slot by which the request's sender knows it.
     pub(super) slot: Slot,
     pub(super) command: Command,
     pub(super) buf: Option<Buf>,
-    /// Bytes of the range that are completed.
+    /// Completed bytes of the range: in the journal if that comes first, then in place.
     progress: u64,
     step: Step,
     repeats: u8,
@@ -65,16 +66,16 @@ enum Record {
     Sync,
     /// Writing an empty header, durably.
     Clear,
-    /// Making that durable where synchronous writes are refused.
+    /// Syncing the empty header, where synchronous writes are refused.
     ClearSync,
 }
 
 /// Methods of zeroing a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zeroing {
-    /// Deallocating the space.
+    /// Deallocating the space (`FALLOC_FL_PUNCH_HOLE`).
     Punch = 1,
-    /// Telling the file system.
+    /// Letting the file system zero it (`FALLOC_FL_ZERO_RANGE`).
     ZeroRange = 2,
     /// Writing zeroes. Never refused.
     Write = 4,
@@ -96,17 +97,18 @@ pub(super) enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Read `bytes` to `at` in the buffer.
+    /// Reads `bytes` bytes at `offset` of the file to byte `at` of the request's buffer.
     Read { offset: u64, at: usize, bytes: usize },
-    /// Write `bytes` from `at` in the buffer, durably if `dsync`.
+    /// Writes `bytes` bytes from byte `at` of the request's buffer to `offset` of the file, durably
+    /// if `dsync`.
     Write { offset: u64, at: usize, bytes: usize, dsync: bool },
-    /// Write the journal slot's header, durably if `dsync`.
+    /// Writes the header of the request's journal slot, durably if `dsync`.
     WriteHeader { offset: u64, dsync: bool },
-    /// A write of so many of [`ZEROES`].
+    /// Writes the first `bytes` bytes of [`ZEROES`].
     WriteZeroes { offset: u64, bytes: usize },
-    /// `fallocate`.
+    /// Calls `fallocate(2)` on `bytes` bytes.
     Allocate { mode: FallocateFlags, offset: u64, bytes: u64 },
-    /// `fdatasync`.
+    /// Calls `fdatasync(2)`.
     Sync,
 }
 
@@ -149,8 +151,8 @@ impl Flight {
         Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
     }
 
-    /// Returns whether [`call`](Flight::call) may be called; false while all slots of the journal
-    /// are in use.
+    /// Returns whether [`call`](Flight::call) may be called, after trying to take a slot of the
+    /// journal for a request that waits for one; `false` while all slots are in use.
     pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
         if self.step != Step::Journal(Record::Await) {
             return true;
@@ -248,9 +250,9 @@ impl Flight {
         self.succeed()
     }
 
-    /// Advances past a transfer of `count` bytes. Returns `false` if nothing was transferred,
-    /// because the file was shortened meanwhile. A transfer that ends within a granule is repeated
-    /// from its beginning, since the next call must be aligned.
+    /// Advances past a transfer of `count` bytes. A granule that was transferred in part is
+    /// repeated, since the next call must be aligned. Returns `false` if not one granule was
+    /// transferred, as from a file that was shortened meanwhile.
     fn go_on(&mut self, count: u64, shared: &Shared) -> bool {
         let granule = shared.alignment.offset as u64;
         let end = self.progress + count;
@@ -297,7 +299,8 @@ impl Flight {
         shared.journal().seal(slot, range, data);
     }
 
-    /// Ends the request, or clears its journal record first.
+    /// Returns `Ok` if the request has ended, or `None` if its journal record must be cleared
+    /// first.
     fn succeed(&mut self) -> Option<Status> {
         let Some(slot) = &mut self.journal else { return Some(Status::Ok) };
         slot.clear();
@@ -305,8 +308,9 @@ impl Flight {
         None
     }
 
-    /// Takes the step that follows an error. A failure to clear a record breaks the volume: writes
-    /// are refused until a restart has recovered it.
+    /// Takes the step that follows an error; returns the request's status if it has ended. A
+    /// failure to clear a record breaks the volume: writes are refused until a restart has
+    /// recovered it.
     fn fail(&mut self, status: Status, shared: &Shared) -> Option<Status> {
         match (self.step, &mut self.journal) {
             (Step::Journal(Record::Clear | Record::ClearSync), _) => {
@@ -340,7 +344,7 @@ impl Flight {
         self.command.range().map_or(0, |range| u64::from(range.blocks) * BLOCK_BYTES as u64)
     }
 
-    /// Returns whether the write itself makes the data durable.
+    /// Returns whether the request's write itself makes the data durable, so that no sync follows.
     fn is_forced_with_write(&self, shared: &Shared) -> bool {
         let refused = shared.refused_dsync.load(Ordering::Relaxed);
         self.is_forced() && self.journal.is_none() && !refused
@@ -433,7 +437,7 @@ impl Shared {
     }
 }
 
-/// Returns the status for the sender of a request after this error number of the file.
+/// Returns the status that the sender of a request gets for this error number of the file.
 pub(super) fn status_of(errno: Errno) -> Status {
     match errno {
         Errno::IO | Errno::REMOTEIO | Errno::NODATA | Errno::ILSEQ => Status::MediaError,

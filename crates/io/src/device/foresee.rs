@@ -18,8 +18,7 @@ impl FileVolume {
     /// `None` for a block device, whose size only opening shows. Does not detect another server's
     /// lock.
     ///
-    /// # Errors
-    /// As `open`.
+    /// Fails as `open` does.
     pub fn foresee(path: impl AsRef<Path>, size: Option<u64>) -> Result<Option<u64>, Error> {
         let path = path.as_ref();
         let shown = path.display();
@@ -54,7 +53,7 @@ impl FileVolume {
     }
 }
 
-/// Returns whether a missing file can be created, with its directories.
+/// Checks that a missing file can be created, with the directories that are missing above it.
 fn can_be_made(path: &Path) -> Result<(), Error> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
     use crate::device::FileOptions;
 
-    /// The forecast is what opening does, also in its message where both have one.
+    /// Opening does what the forecast says, with the message of the forecast if both have one.
     #[test]
     fn what_is_foreseen_is_what_opening_says() {
         let folder = std::env::temp_dir().join(format!("nearflash-foresee-{}", std::process::id()));

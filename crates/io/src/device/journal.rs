@@ -6,8 +6,8 @@
 //! overwrites newer data). Opening writes every whole record in place again; the data of a torn
 //! record was not yet written in place.
 //!
-//! Deliberately not here: the order of overlapping atomic writes, which range locks above keep
-//! apart.
+//! This module deliberately leaves out the order of overlapping atomic writes, which range locks
+//! above keep apart.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::{Error, carve};
 
-/// Slots of a journal: the maximum number of simultaneous atomic writes, over all workers.
+/// Number of slots of a journal: the maximum of simultaneous atomic writes, over all workers.
 pub(super) const SLOTS: usize = 4;
 /// Bytes of a header in the file; only the first [`RECORD_BYTES`] are used.
 pub(super) const HEADER_BYTES: usize = 4096;
@@ -34,12 +34,12 @@ pub(super) const GRANULE_BYTES_MAX: usize = 64 << 10;
 /// The bytes that identify a journal and its layout.
 const MAGIC: [u8; 8] = *b"nfjrnl01";
 
-/// An open journal.
+/// The open journal of a file volume, which all workers share.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub(super) file: OwnedFd,
     places: [Place; SLOTS],
-    /// The number of the next record.
+    /// The sequence number of the next record.
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
     inode: u64,
@@ -67,8 +67,8 @@ impl JournalSlot {
     }
 }
 
-/// The place of an unused slot. A thread that takes the slot returns it later, so no thread waits
-/// for another.
+/// The place of a journal's slot while no thread uses it. Taking and giving back never wait: the
+/// thread that has taken the slot is alone with its place.
 #[derive(Debug)]
 struct Place {
     is_free: AtomicBool,
@@ -92,7 +92,8 @@ impl Place {
         self.is_free.store(true, Ordering::Release);
     }
 
-    /// Exchanges the content of the place. Only for the thread that has taken the slot.
+    /// Puts `slot` into the place and returns what was there. Only the thread that has taken the
+    /// slot may call this.
     fn exchange(&self, slot: Option<JournalSlot>) -> Option<JournalSlot> {
         let before = self.slot.try_enter(|here| std::mem::replace(here, slot));
         before.expect("a slot is one thread's")
@@ -144,7 +145,7 @@ impl Journal {
     }
 }
 
-/// The contents of a header.
+/// The contents of a journal slot's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     sequence: u64,
@@ -166,7 +167,7 @@ impl Record {
         header[40..RECORD_BYTES].copy_from_slice(&u64::from(checksum).to_le_bytes());
     }
 
-    /// Parses a header, whose data is not checked yet.
+    /// Parses a slot's header without checking the checksum; `None` if it has no record.
     fn parse(header: &[u8]) -> Option<Record> {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let range = Range::new(word(24), word(32) as u32);
@@ -174,7 +175,7 @@ impl Record {
         (header[..8] == MAGIC).then_some(record)
     }
 
-    /// Returns whether the header and its data belong together.
+    /// Returns whether the header's checksum is that of the header and its data.
     fn is_whole(header: &[u8], data: &[u8]) -> bool {
         u64::from(checksum(&header[..40], data)).to_le_bytes() == header[40..RECORD_BYTES]
     }
@@ -269,8 +270,8 @@ pub(super) fn has_records(path: &Path) -> bool {
     })
 }
 
-/// Opens a journal from its open file, after writing the records that a crash has left in place.
-/// Returns it with the number of these records.
+/// Opens a journal from its open file, after writing the data of each whole record to its range of
+/// the data file: a crash has left these records. Returns the journal and their number.
 ///
 /// # Errors
 /// Fails if a file cannot be read or written, or a record belongs to another file.

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
 
-/// `EXT4_SUPER_MAGIC` (also of ext2 and ext3) and `XFS_SUPER_MAGIC`, on which direct I/O certainly
-/// goes to the drive. Other file systems accept the flag and use the page cache, always (tmpfs) or
-/// at times (btrfs).
+/// Magic numbers of file systems on which direct I/O certainly goes to the drive:
+/// `EXT4_SUPER_MAGIC` (also of ext2 and ext3) and `XFS_SUPER_MAGIC`. Other file systems accept the
+/// flag and use the page cache, always (tmpfs) or at times (btrfs).
 const SEEN_TO_BE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
 
 /// The major number of RAM disks (`/dev/ram*`).

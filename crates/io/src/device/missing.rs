@@ -19,7 +19,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// Maximum number of symbolic links followed on the way to a missing file.
 const LINKS_MAX: usize = 40;
 
-/// Creates the directories of a file to be created, or returns the reason to refuse it.
+/// Creates the missing directories above a file to be created, or returns the reason to refuse it.
 pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> Result<(), Error> {
     check(path, size)?;
     if options.read_only {
@@ -33,8 +33,7 @@ pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> R
 
 /// Returns the size of the file to be created.
 ///
-/// # Errors
-/// The path belongs to a disk, or the size of the new file is not given.
+/// Fails if the path is below `/dev`, where disks belong, or the size of the new file is not given.
 pub(super) fn check(path: &Path, size: Option<u64>) -> Result<u64, Error> {
     if is_of_a_disk(path) {
         let shown = path.display();

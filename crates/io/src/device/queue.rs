@@ -25,7 +25,7 @@ pub struct FileQueue {
     volume: FileVolume,
     ring: Ring,
     owner: Owner,
-    /// The index of the file among the ring's registered files.
+    /// The file's place in the ring's table of registered files.
     place: Place,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
@@ -38,7 +38,7 @@ pub struct FileQueue {
 enum Place {
     /// The file is not registered yet.
     Unknown,
-    /// The file is registered, so that a request need not count the file's users.
+    /// The file's index in the table. A request by the index need not count the file's users.
     Registered(i32),
     /// The ring has no table of registered files.
     Nowhere,
@@ -65,7 +65,8 @@ impl FileQueue {
         }
     }
 
-    /// Queues the request's next system call, or lets it wait for a slot of the journal.
+    /// Queues the next system call of the request in `slot`, or lets the request wait for a slot of
+    /// the journal.
     fn push(&mut self, slot: Slot) {
         let shared = &self.volume.shared;
         let flight = self.flights.get(slot);

@@ -1,7 +1,7 @@
 //! Changes of a volume's size while queues to it are open, and zeroing of its ranges.
 //!
-//! Deliberately not here: shrinking a file that is in use. Space behind a namespace's end is freed
-//! by zeroing it.
+//! This module deliberately leaves out shrinking a file that is in use. Space behind a namespace's
+//! end is freed by zeroing it.
 
 use std::sync::atomic::Ordering;
 
@@ -14,17 +14,16 @@ use super::flight::ZEROES;
 use crate::Error;
 
 impl FileVolume {
-    /// Returns whether the volume can be enlarged.
+    /// Returns whether the volume can be enlarged: it is a file, and not opened for reading only.
     pub fn can_grow(&self) -> bool {
         !self.shared.is_block_device && !self.shared.geometry.read_only
     }
 
-    /// Enlarges the file, sparsely and durably, if it has fewer blocks. From then on queues take
-    /// requests for the new blocks.
+    /// Enlarges the file to `blocks` blocks, sparsely and durably, if it has fewer. From then on
+    /// queues take requests for the new blocks.
     ///
-    /// # Errors
-    /// The file is a block device, or the size is no whole number of granules, or the file system
-    /// refuses.
+    /// Fails if the volume is a block device, the size is no whole number of granules, or the file
+    /// system refuses.
     pub fn grow(&self, blocks: u64) -> Result<(), Error> {
         if blocks <= self.shared.blocks() {
             return Ok(());
@@ -50,11 +49,11 @@ impl FileVolume {
         Ok(())
     }
 
-    /// Shrinks the file durably, if it has more blocks, to undo a [growth](FileVolume::grow) that
-    /// was not used. No request behind the new end may be in flight.
+    /// Shrinks the file to `blocks` blocks, durably, if it has more, to undo a
+    /// [growth](FileVolume::grow) that was not used. No request behind the new end may be in
+    /// flight.
     ///
-    /// # Errors
-    /// The file is a block device, or the file system refuses.
+    /// Fails if the volume is a block device, or the file system refuses.
     pub fn cut(&self, blocks: u64) -> Result<(), Error> {
         if blocks >= self.shared.blocks() {
             return Ok(());
@@ -71,8 +70,7 @@ impl FileVolume {
     /// Zeroes `blocks` blocks from `first` on, durably; a file frees the space. The range is of
     /// whole granules, and no request in it may be in flight.
     ///
-    /// # Errors
-    /// The file system refuses.
+    /// Fails if the file system refuses.
     pub fn blank(&self, first: u64, blocks: u64) -> Result<(), Error> {
         if blocks == 0 {
             return Ok(());

@@ -14,7 +14,7 @@ use super::flight::{Call, Flight, Operation, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Error, Waker};
 
-/// The pause of a thread between two looks for a free slot of the journal.
+/// Pause of a thread between two attempts to take a slot of the journal.
 const JOURNAL_WAIT: Duration = Duration::from_micros(200);
 
 /// A queue to a [`FileVolume`] whose system calls are made by threads of its own. It is slower than
@@ -24,7 +24,7 @@ pub struct ThreadedQueue {
     volume: FileVolume,
     desk: Arc<Desk>,
     threads: Vec<JoinHandle<()>>,
-    /// Requests for the next kick.
+    /// Submitted requests, which the next kick gives to the threads.
     submitted: Vec<Flight>,
     refused: Vec<Completion>,
     /// Requests that were submitted and not completed.
@@ -89,7 +89,7 @@ impl ThreadedQueue {
     }
 }
 
-/// Runs a thread: takes requests until the queue is closed.
+/// Runs one of the threads: takes and carries out requests until the queue is closed.
 fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
     loop {
         let mut state = desk.lock();
@@ -121,7 +121,8 @@ fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
     }
 }
 
-/// Makes the call and waits for it.
+/// Makes a system call of a request and waits for it. Returns the number of bytes that it moved,
+/// which is zero for calls that move none.
 pub(super) fn make(call: Call, flight: &mut Flight, shared: &Shared) -> Result<usize, Errno> {
     let file = shared.target(call.target);
     match call.operation {

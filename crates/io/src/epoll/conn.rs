@@ -11,13 +11,13 @@ pub struct EpollPlace {
     /// cleared by a receive that takes less than it could. `OUT`: the socket may accept bytes;
     /// cleared by a partial send. `RDHUP`: the stream's end or an error follows the bytes.
     pub(super) state: EventFlags,
-    /// The buffer for the next bytes.
+    /// The caller's buffer for the payload that comes next; `None` if no payload is expected.
     pub(super) target: Option<Target>,
-    /// Bounded receives that may still come without payload, before unbounded receives are used
-    /// again.
+    /// Number of bounded receives that may still come without a payload before receives are
+    /// unbounded again.
     pub(super) patience: u8,
-    /// `true` if a bounded receive has ended: the next one waits for the end of the turn, unless a
-    /// payload is expected.
+    /// `true` if a bounded receive has ended. The next receive waits for the end of the turn,
+    /// unless a payload is expected.
     pub(super) is_resting: bool,
     /// `true` if the place is in the line of connections to receive from.
     pub(super) is_in_line: bool,
@@ -50,8 +50,8 @@ impl EpollPlace {
         self.state.contains(EventFlags::RDHUP)
     }
 
-    /// Notes a receive: `more` tells whether the kernel may have more bytes. The stream's end comes
-    /// behind them.
+    /// Notes that a receive took bytes, and whether the kernel may have `more`. The stream's end is
+    /// received after all bytes.
     pub(super) fn received(&mut self, more: bool) {
         let readable = more || self.is_ending();
         self.state.set(EventFlags::IN, readable);
@@ -84,7 +84,7 @@ impl Place for EpollPlace {
     }
 }
 
-/// Returns whether a receive may yield something now.
+/// Returns whether to receive from the connection now: it is readable, being read and not resting.
 pub(super) fn wants_receive(conn: &Conn<EpollPlace>) -> bool {
     let place = &conn.kernel;
     let is_free = !place.is_resting || place.target.is_some();

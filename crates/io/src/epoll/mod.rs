@@ -29,7 +29,7 @@ use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Recei
 use crate::spread::Arrival;
 use crate::{Endpoint, Error, Listener, SocketsConfig};
 
-/// Maximum number of receives in one turn, over all connections: a worker's batch.
+/// Maximum number of receives in one turn of a worker, over all its connections.
 const RECEIVES_A_TURN: usize = 64;
 
 /// Maximum number of connections that one turn accepts from one listener.
@@ -39,11 +39,12 @@ const ACCEPTS_A_TURN: usize = 64;
 pub struct Epoll {
     reactor: EpollReactor,
     receiver: Receiver,
-    /// The vector of the present send; empty between sends.
+    /// The pieces of the present send of frames; empty between sends.
     block: Box<SendBlock>,
-    /// A vector for sealed records. More are allocated for slow peers.
+    /// A block for sealed records, if none is lent to a connection. More are allocated for slow
+    /// peers.
     spare: Option<Box<SendBlock>>,
-    /// The events that are being handled; empty in between.
+    /// The reported events that are being handled; empty between polls.
     reported: Vec<epoll::Event>,
 }
 
@@ -61,7 +62,8 @@ impl Epoll {
         }
     }
 
-    /// Handles a change of a stream's state.
+    /// Handles the events that epoll has reported for a connection: its dial's result, bytes, room
+    /// for bytes, or its end.
     fn changed(&mut self, table: &mut Table, id: ConnId, flags: epoll::EventFlags) {
         use epoll::EventFlags as E;
         let Some(conn) = table.find(id) else { return };
@@ -88,7 +90,7 @@ impl Epoll {
         table.mark_ready(id.index);
     }
 
-    /// Accepts waiting connections, unless accepting is paused.
+    /// Accepts the connections that wait at the listeners, unless accepting is paused.
     fn accept(&mut self, table: &Table, listeners: &mut Listeners) {
         if listeners.is_held || listeners.again.is_some_and(|at| at > table.now) {
             return;
@@ -118,7 +120,8 @@ impl Epoll {
         }
     }
 
-    /// Seals queued frames and sends them, after the rest of the records that were sealed before.
+    /// Seals a TLS connection's queued frames and sends the records, after the rest of those that
+    /// were sealed before.
     fn flush_sealed(&mut self, table: &mut Table, index: u32) {
         let (block, mut taken) = match table[index].kernel.sealed.take() {
             Some(begun) => begun,
@@ -154,7 +157,7 @@ impl Epoll {
         self.after_send(table, index);
     }
 
-    /// Notes that the kernel has taken `bytes` more of the queued frames.
+    /// Notes that the kernel has taken `bytes` more bytes of the connection's queued frames.
     fn sent(&mut self, table: &mut Table, index: u32, bytes: usize) {
         let conn = &mut table[index];
         conn.unsent -= bytes;

@@ -15,12 +15,12 @@ use crate::{Error, Reactor, Waker};
 /// Maximum number of events that one wait takes; the others come with the next.
 const EVENTS_MAX: usize = 1024;
 
-/// The watched events of a stream: all of them, edge-triggered, so that no second call is ever
-/// needed.
+/// The watched events of a stream: all that it has, so that one call is enough. They are reported
+/// edge-triggered.
 const STREAM: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::OUT).union(epoll::EventFlags::RDHUP);
 
-/// A handle to the thread's epoll instance; clones refer to the same one.
+/// A handle to a thread's epoll instance, which clones share.
 #[derive(Clone)]
 pub struct EpollReactor {
     inner: Rc<Inner>,
@@ -31,12 +31,12 @@ struct Inner {
     epoll: OwnedFd,
     /// The events of the present wait; empty between waits.
     waited: RefCell<Vec<epoll::Event>>,
-    /// Events that the sockets have not taken.
+    /// Reported events that the sockets have not drained.
     inbox: RefCell<Vec<epoll::Event>>,
 }
 
 impl EpollReactor {
-    /// Returns an epoll instance of the calling thread.
+    /// Creates an epoll instance for the calling thread.
     ///
     /// # Errors
     /// Fails if the system refuses one (too few descriptors).
@@ -62,24 +62,25 @@ impl EpollReactor {
         }
     }
 
-    /// Watches a stream, edge-triggered.
+    /// Watches a stream, edge-triggered, and reports its events with `token`.
     pub(super) fn watch_stream(&self, stream: impl AsFd, token: Token) -> Result<(), Errno> {
         let flags = STREAM | epoll::EventFlags::ET;
         epoll::add(&self.inner.epoll, stream, token.data(), flags)
     }
 
-    /// Stops watching a stream. Events of it that have come refer to a connection that is gone.
+    /// Stops watching a stream or listener. Events of it that were reported before may still be
+    /// drained.
     pub(super) fn forget(&self, stream: impl AsFd) {
         epoll::delete(&self.inner.epoll, stream).expect("it is watched");
     }
 
-    /// Watches a listener, edge-triggered.
+    /// Watches a listener, edge-triggered, and reports its events with `token`.
     pub(super) fn watch_listener(&self, listener: impl AsFd, token: Token) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.inner.epoll, listener, token.data(), flags)
     }
 
-    /// Moves the events to the end of `events`.
+    /// Moves all events of the inbox to the end of `events`.
     pub(super) fn drain(&self, events: &mut Vec<epoll::Event>) {
         events.append(&mut self.inner.inbox.borrow_mut());
     }
@@ -120,8 +121,8 @@ impl Reactor for EpollReactor {
     }
 }
 
-/// Returns the limit in whole milliseconds, which every kernel and filter supports, rounded down;
-/// the loop spins for the rest, so that nothing is late.
+/// Returns the limit, rounded down to whole milliseconds, which every kernel and filter supports.
+/// The loop spins for the rest, so that nothing is late.
 fn whole_millis(limit: Duration) -> Timespec {
     const MAX: Duration = Duration::from_millis(i32::MAX as u64);
     let limit = limit.min(MAX);

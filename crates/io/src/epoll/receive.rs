@@ -13,7 +13,7 @@ use super::conn::{EpollPlace, wants_receive};
 use crate::sockets::{LOOK_BYTES, PATIENCE, Phase, Target};
 use crate::{Error, SocketsConfig, carve};
 
-/// The connections of epoll's sockets.
+/// The table of a worker's connections over epoll.
 pub(super) type Table = crate::sockets::Table<EpollPlace>;
 
 /// The receives of a worker's sockets.
@@ -21,9 +21,10 @@ pub(super) struct Receiver {
     /// Receive buffers that are not lent.
     bufs: Vec<Buf>,
     receive_buffers: usize,
-    /// Readable connections in order of arrival.
+    /// Indices of readable connections, in the order in which they became readable.
     line: VecDeque<u32>,
-    /// Connections whose bounded receives have ended.
+    /// Indices of connections that receive no more in this turn, as their bounded receives have
+    /// ended.
     resting: Vec<u32>,
 }
 
@@ -38,18 +39,19 @@ impl Receiver {
         })
     }
 
-    /// Takes a receive buffer back.
+    /// Takes back a receive buffer that the caller was lent.
     pub(super) fn give(&mut self, buf: Buf) {
         assert!(self.bufs.len() < self.receive_buffers, "a buffer was returned twice");
         self.bufs.push(buf);
     }
 
-    /// Returns whether a connection waits in line and there is a buffer for it.
+    /// Returns whether a connection waits in line to be received from and there is a buffer for it.
     pub(super) fn has_work(&self) -> bool {
         !self.line.is_empty() && !self.bufs.is_empty()
     }
 
-    /// Puts a readable connection into the line of connections to receive from.
+    /// Puts the connection into the line of connections to receive from, if it is readable and not
+    /// there.
     pub(super) fn line_up(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         if wants_receive(conn) && !std::mem::replace(&mut conn.kernel.is_in_line, true) {
@@ -57,8 +59,8 @@ impl Receiver {
         }
     }
 
-    /// Receives once from the first connection in line. Returns the connection, with the reason if
-    /// it has ended; `None` if no connection waits or there is no buffer.
+    /// Receives once from the first connection in line. Returns the connection's index, and the
+    /// reason if it has ended; `None` if no connection waits or there is no buffer.
     pub(super) fn receive_next(&mut self, table: &mut Table) -> Option<(u32, Option<CloseReason>)> {
         if self.bufs.is_empty() {
             return None;
@@ -79,7 +81,7 @@ impl Receiver {
         Some((index, ended))
     }
 
-    /// Receives once into `buf`.
+    /// Receives once from a connection into `buf`. Returns the reason if the connection has ended.
     fn receive(&mut self, table: &mut Table, index: u32, mut buf: Buf) -> Option<CloseReason> {
         let conn = &mut table[index];
         let was_bounded = conn.kernel.patience > 0;
@@ -110,7 +112,8 @@ impl Receiver {
         }
     }
 
-    /// Receives once into the payload's buffer, and the bytes behind it into `look`.
+    /// Receives once from a connection into the payload's buffer, and bytes behind the payload into
+    /// `look`. Returns the reason if the connection has ended.
     fn receive_directly(
         &mut self,
         table: &mut Table,
@@ -160,7 +163,8 @@ impl Receiver {
         }
     }
 
-    /// Receives again on connections for which no payload is expected.
+    /// Ends the pauses of receives, at the end of a turn: connections for which bytes wait line up
+    /// again.
     pub(super) fn end_rests(&mut self, table: &mut Table) {
         while let Some(index) = self.resting.pop() {
             table[index].kernel.is_resting = false;
@@ -169,8 +173,8 @@ impl Receiver {
     }
 }
 
-/// Handles a receive without bytes; `None` stands for the stream's end. Returns the reason if the
-/// connection has ended.
+/// Handles a receive without bytes; without an error in `why` it is the stream's end. Returns the
+/// reason if the connection has ended.
 fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option<CloseReason> {
     match why {
         None => return Some(CloseReason::Peer),
@@ -181,7 +185,7 @@ fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option
     None
 }
 
-/// Returns the payload buffer that the connection was to fill.
+/// Returns the connection's buffer for a payload to the caller, by an event, if it has one.
 pub(super) fn release_target(table: &mut Table, index: u32) {
     let conn = table.id(index);
     if let Some(target) = table[index].kernel.target.take() {

@@ -1,4 +1,4 @@
-//! The system call of the sends.
+//! The system calls that send a block of frames over epoll.
 
 // UNSAFETY: hands the kernel a vector of pointers.
 #![allow(unsafe_code)]
@@ -10,7 +10,8 @@ use rustix::net::SendFlags;
 
 use crate::sendblock::SendBlock;
 
-/// Sends as much of the block as the kernel takes without waiting. Returns the number of bytes.
+/// Sends as much of the block as the kernel takes without waiting. Returns the number of bytes that
+/// it took.
 pub(super) fn send_block(socket: impl AsFd, block: &mut SendBlock) -> Result<usize, Errno> {
     const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     let fd = socket.as_fd().as_raw_fd();

@@ -1,4 +1,4 @@
-//! The names under which epoll reports descriptors.
+//! The user data by which epoll's events name descriptors.
 
 use contract::ConnId;
 use rustix::event::epoll::EventData;
@@ -8,7 +8,7 @@ use rustix::event::epoll::EventData;
 pub(super) enum Token {
     /// The thread's waker.
     Waker,
-    /// The `n`-th listener.
+    /// The listener with this index among the worker's listeners.
     Listener(u32),
     /// A connection, whose generation distinguishes it from earlier ones in its place.
     Conn(ConnId),

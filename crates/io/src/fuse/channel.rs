@@ -1,5 +1,5 @@
-//! The channel of a file system: requests of the kernel come by it, and replies leave by it, through
-//! a thread's ring.
+//! The channel of a file system to the kernel: requests come and replies leave by `/dev/fuse`,
+//! through a thread's ring.
 //!
 //! Each read of the device takes one request. A reader waits until the device is readable and reads
 //! then, as two linked entries; while other requests are in service, further readers read without
@@ -18,22 +18,23 @@ use io_uring::{opcode, squeue, types};
 
 use crate::{Owner, Ring, RingEvent};
 
-/// Bytes of a message that do not lie in its buffer: the heads of a write.
+/// Number of the first bytes of a message that do not lie in its buffer: the headers of a write.
 pub const HEAD_BYTES: usize = 80;
 
-/// The smallest buffer that takes the rest of any message: the data of the largest write.
+/// Bytes of the smallest buffer that takes the rest of any message: the data of the largest write.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of the longest head of a reply.
 const REPLY_HEAD_BYTES: usize = 160;
 
-/// Number of readers.
+/// Maximum number of reads of the device at a time.
 const READERS: usize = 4;
 
-/// Completions of replies have this bit; those of reads have the number of the reader.
+/// Bit in the user data of completions of replies. The user data of a read is the reader's number.
 const REPLY: u64 = 1 << 32;
 
-/// Completions of waits that have failed. Those of the others are not told.
+/// User data of completions of waits that have failed. The ring does not report waits that
+/// succeeded.
 const WAIT: u64 = 1 << 33;
 
 /// A request of the kernel.
@@ -48,14 +49,14 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns the message in two parts.
+    /// Returns the message in two parts: the head, and the bytes behind it.
     pub fn parts(&self) -> (&[u8], &[u8]) {
         let head = self.bytes.min(HEAD_BYTES);
         (&self.head[..head], &self.buf.bytes()[..self.bytes - head])
     }
 }
 
-/// A place where a request is read into.
+/// The memory into which a request is read, and the state of the read.
 struct Reader {
     head: Box<[u8; HEAD_BYTES]>,
     vectors: Box<[libc::iovec; 2]>,
@@ -64,7 +65,7 @@ struct Reader {
     is_reading: bool,
 }
 
-/// A reply on its way.
+/// A reply that the kernel has not taken yet.
 struct Leaving {
     head: [u8; REPLY_HEAD_BYTES],
     vectors: [libc::iovec; 2],
@@ -81,7 +82,7 @@ pub struct Channel {
     file: OwnedFd,
     readers: [Reader; READERS],
     replies: SlotTable<Leaving>,
-    /// Messages that were passed on, less the replies: `in_service ≤ depth`.
+    /// Requests that `poll` has returned and that have no reply yet: `in_service ≤ depth`.
     in_service: usize,
     depth: usize,
     events: Vec<RingEvent>,
@@ -91,8 +92,9 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Returns the channel of the file system with this device file, for the calling thread, as
-    /// `owner` of completions of its ring. At most `depth` requests are in service.
+    /// Returns the channel of the file system that was mounted with this descriptor of `/dev/fuse`,
+    /// for the calling thread. Completions come to `owner` of the thread's ring. At most `depth`
+    /// requests are in service.
     pub fn open(file: OwnedFd, ring: &Ring, owner: Owner, depth: usize) -> Channel {
         // A request without a reply, and notifications, need places as well.
         let most = depth + READERS;
@@ -118,8 +120,8 @@ impl Channel {
     }
 
     /// Appends the requests that have come to `messages`, and the buffers of replies that have left
-    /// to `freed`. Readers without a buffer take one of `supply`, of at least
-    /// [`MESSAGE_BYTES_MAX`].
+    /// to `freed`. Readers without a buffer take one from `supply`, of at least
+    /// [`MESSAGE_BYTES_MAX`] bytes.
     pub fn poll(
         &mut self,
         messages: &mut Vec<Message>,
@@ -178,7 +180,7 @@ impl Channel {
         self.failure.get_or_insert_with(|| io::Error::from_raw_os_error(errno));
     }
 
-    /// Makes so many readers read, of which the first waits for a request.
+    /// Starts reads until `wanted` readers read, of which the first waits for a request.
     fn read(&mut self, wanted: usize, supply: &mut impl FnMut() -> Option<Buf>) {
         if self.has_ended {
             return;
@@ -223,7 +225,7 @@ impl Channel {
         unsafe { self.ring.push(self.owner, number as u64, read) };
     }
 
-    /// Ends the service of a request without a reply. Its buffer is the caller's.
+    /// Ends the service of a request that gets no reply. Its buffer stays the caller's.
     pub fn ignore(&mut self) {
         self.in_service -= 1;
     }
@@ -231,8 +233,7 @@ impl Channel {
     /// Replies to a request with a head, and with the bytes `range` of `body`, which a later
     /// [`poll`](Channel::poll) frees.
     ///
-    /// # Panics
-    /// If there was no such request, or the head is too long.
+    /// Panics if no request is without a reply, or the head is too long.
     pub fn reply(&mut self, head: &[u8], body: Option<(Buf, std::ops::Range<usize>)>) {
         self.in_service = self.in_service.checked_sub(1).expect("a reply belongs to a request");
         let none = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
@@ -263,7 +264,8 @@ impl Channel {
         unsafe { self.ring.push(self.owner, REPLY | u64::from(slot.to_bits()), write) };
     }
 
-    /// Returns `true` once the file system is not mounted any more: there are no more requests.
+    /// Returns `true` once the file system is not mounted any more, or the kernel has refused a
+    /// message. No more requests come.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -278,7 +280,8 @@ impl Channel {
         self.replies.is_empty()
     }
 
-    /// Returns the error with which the kernel has refused a message of ours.
+    /// Returns the error with which the kernel has refused a message of ours; `None` if it refused
+    /// none.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
@@ -290,7 +293,7 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Leaves what the kernel may still use in memory.
+    /// Leaks the memory that the kernel may still use.
     fn drop(&mut self) {
         for reader in &mut self.readers {
             if reader.is_reading {

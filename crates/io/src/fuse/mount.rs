@@ -13,32 +13,31 @@ use wire::fuse::DEVICE_PATH;
 
 use crate::Error;
 
-/// The list of this process's mounts.
+/// The file with the list of this process's mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// The type under which our file systems are listed.
+/// The file system type under which our file systems are listed there.
 const TYPE: &str = "fuse.nearflash";
 
-/// Read-ahead of a mounted file system in KiB: the largest request.
+/// Read-ahead of a mounted file system in KiB: as much as the largest request has.
 const READAHEAD_KIB: &str = "1024";
 
-/// A mount of a file system of ours.
+/// A file system of this program that is mounted, as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// The folder.
+    /// The folder at which the file system is mounted.
     pub folder: PathBuf,
-    /// The name of what is mounted.
+    /// The name under which the file system was mounted.
     pub source: OsString,
     /// Major and minor number of the file system's device.
     device: String,
 }
 
-/// Mounts a file system with this name at the folder, for all users, with the kernel checking
-/// permissions. Returns the device file by which its requests come, which is not blocking. Whoever
-/// looks into the folder waits until the first request is answered.
+/// Mounts a file system with the name `source` at the folder, for all users, with the kernel
+/// checking permissions. Returns the descriptor of `/dev/fuse` by which its requests come; reads of
+/// it do not block. Whoever looks into the folder waits until the first request is answered.
 ///
-/// # Errors
-/// Says what is missing, and what to do.
+/// Fails if the kernel has no FUSE, or the system refuses the mount, as without the rights of root.
 pub fn mount(source: &str, folder: &Path, is_read_only: bool) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = open(DEVICE_PATH, flags, Mode::empty()).map_err(|e| {
@@ -66,7 +65,7 @@ pub fn mount(source: &str, folder: &Path, is_read_only: bool) -> Result<OwnedFd,
     Ok(file)
 }
 
-/// Returns the file system of ours that is mounted at this folder last.
+/// Returns the file system of ours that was mounted last at this folder; `None` if there is none.
 ///
 /// # Errors
 /// Fails if the mounts of this process cannot be read.
@@ -76,12 +75,11 @@ pub fn mounted(folder: &Path) -> io::Result<Option<Mounted>> {
     Ok(mounts.rfind(|mounted| mounted.folder == folder))
 }
 
-/// Takes the file system at the folder off. The program that serves it must go on meanwhile, in
+/// Unmounts the file system at the folder. The program that serves it must go on meanwhile, in
 /// another thread. With `detach`, the folder is free at once, and the file system ends when nobody
 /// uses it any more.
 ///
-/// # Errors
-/// Fails with `EBUSY` if somebody uses the file system.
+/// Fails with `EBUSY` if somebody uses the file system and `detach` is not set.
 pub fn unmount(folder: &Path, detach: bool) -> io::Result<()> {
     let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
     Ok(rustix::mount::unmount(folder, flags | UnmountFlags::NOFOLLOW)?)
@@ -90,14 +88,13 @@ pub fn unmount(folder: &Path, detach: bool) -> io::Result<()> {
 impl Mounted {
     /// Makes the kernel read ahead as much as a request can have.
     ///
-    /// # Errors
-    /// Fails where the kernel's settings are not to be written.
+    /// Fails if the kernel's settings cannot be written.
     pub fn read_ahead(&self) -> io::Result<()> {
         fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", self.device), READAHEAD_KIB)
     }
 }
 
-/// Parses a line of the list of mounts; `None` if it is none of ours.
+/// Parses a line of the list of mounts; `None` if it is not a file system of ours.
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut words = line.split(|byte| *byte == b' ');
     let (device, folder) = (words.nth(2)?, words.nth(1)?);

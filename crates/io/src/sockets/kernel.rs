@@ -10,22 +10,22 @@ use super::listeners::Listeners;
 use super::table::{Place, Table, Target};
 use crate::{Endpoint, Error, Listener, Reactor, SocketsConfig};
 
-/// A kernel interface for streams. The caller owns the table of connections; the methods change the
-/// places that they concern, and add events to the table.
+/// A kernel interface for streams: io_uring or epoll. The caller owns the table of connections; the
+/// methods change the entries that they concern, and add events to the table.
 pub trait Kernel: Receive + Accept + Sized {
     /// The reactor of the thread.
     type Reactor: Reactor;
 
-    /// Flags of sockets that dial.
+    /// Flags with which sockets for dialling are created.
     const FLAGS: SocketFlags;
 
-    /// Returns the interface of the calling thread.
+    /// Creates the interface of the calling thread.
     ///
     /// # Errors
     /// Fails if memory or descriptors do not suffice for what `config` asks.
     fn new(reactor: &Self::Reactor, config: &SocketsConfig) -> Result<Self, Error>;
 
-    /// Registers the socket of a reserved place with the kernel interface.
+    /// Registers the socket of the reserved place `index` of the table with the kernel interface.
     fn register(
         &mut self,
         table: &Table<Self::Place>,
@@ -33,10 +33,10 @@ pub trait Kernel: Receive + Accept + Sized {
         socket: &OwnedFd,
     ) -> std::io::Result<()>;
 
-    /// Unregisters the socket of a place.
+    /// Unregisters the socket of the place `index` of the table.
     fn unregister(&mut self, index: u32, socket: &OwnedFd);
 
-    /// Starts to connect a socket, and returns its place.
+    /// Starts to connect a socket to `server`, and returns its index in the table.
     ///
     /// # Errors
     /// Fails if there is no place, or the kernel refuses at once.
@@ -47,13 +47,14 @@ pub trait Kernel: Receive + Accept + Sized {
         server: &Endpoint,
     ) -> Result<u32, Errno>;
 
-    /// Processes the kernel's reports: bytes, ends, connects, and accepted sockets.
+    /// Processes the kernel's reports: received bytes, ends of streams, results of dials, and
+    /// accepted sockets.
     fn poll(&mut self, table: &mut Table<Self::Place>, listeners: &mut Listeners);
 
-    /// Sends the connection's queued frames, as many as fit into one send.
+    /// Sends the queued frames of the connection at `index`, as many as fit into one send.
     fn flush(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Cancels the operations in flight of a connection that ends.
+    /// Cancels the operations in flight of the connection at `index`, which ends.
     fn cancel(&mut self, table: &mut Table<Self::Place>, index: u32);
 
     /// Returns whether [`poll`](Kernel::poll) would find something now.
@@ -68,10 +69,9 @@ pub trait Receive {
     /// Returns a receive buffer to the interface.
     fn give(&mut self, buf: Buf);
 
-    /// Expects the connection's next bytes in a buffer of the caller.
+    /// Makes the connection's next bytes arrive in `target`, a buffer of the caller.
     ///
-    /// # Errors
-    /// Returns the buffer where another one is expected to be filled already.
+    /// Returns the buffer if the connection has another one that is not filled yet.
     fn receive_into(
         &mut self,
         table: &mut Table<Self::Place>,
@@ -82,7 +82,8 @@ pub trait Receive {
     /// Begins to receive on a connection that is new, or resumed.
     fn start(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Stops receiving on a connection whose flow has changed; `was_read` is the flow before.
+    /// Stops receiving on a connection whose flow has changed; `was_read` tells whether it was
+    /// received from before.
     fn stop(&mut self, table: &mut Table<Self::Place>, index: u32, was_read: bool);
 
     /// Receives again from connections that waited for the end of the turn.
@@ -91,16 +92,16 @@ pub trait Receive {
 
 /// The accepting part of a [`Kernel`].
 pub trait Accept {
-    /// Accepts connections from the `n`-th listener.
+    /// Begins to accept connections from the listener at index `n`.
     ///
     /// # Errors
     /// Fails if the kernel cannot watch the listener.
     fn listen(&mut self, listeners: &mut Listeners, n: usize) -> Result<(), Error>;
 
-    /// Stops accepting from the `n`-th listener, which is about to be closed.
+    /// Stops accepting from the listener at index `n`, which is about to be closed.
     fn unlisten(&mut self, listeners: &mut Listeners, n: usize, listener: &Listener);
 
-    /// Applies a change of `is_held`, or the end of a pause after a failed accept.
+    /// Applies a change of `is_held` in `listeners`, or the end of a pause after a failed accept.
     fn follow(&mut self, listeners: &mut Listeners);
 
     /// Returns whether an accept may still yield a connection.

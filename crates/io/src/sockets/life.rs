@@ -11,13 +11,13 @@ use super::table::{Phase, Place, Table};
 use crate::listen::reached_itself;
 use crate::tls::Greeter;
 
-/// The table of a kernel interface.
+/// The table of connections over the kernel interface `K`.
 type TableOf<K> = Table<<K as Receive>::Place>;
 
 /// The steps of a connection's life.
 pub(crate) trait Life: Kernel {
-    /// Puts a socket into a free place and registers it with the kernel. Returns the socket if
-    /// there is no place, or the kernel refuses.
+    /// Puts a socket into a free place of the table and registers it with the kernel. Returns the
+    /// place's index, or the socket if there is no place or the kernel refuses.
     fn place(
         &mut self,
         table: &mut TableOf<Self>,
@@ -34,8 +34,8 @@ pub(crate) trait Life: Kernel {
         Ok(index)
     }
 
-    /// Completes a dial with the system's result or error number. Returns whether there is a
-    /// connection now.
+    /// Completes a dial with the system's result or error number. Returns whether the connection is
+    /// open now: a TLS handshake comes before.
     fn connected(
         &mut self,
         table: &mut TableOf<Self>,

@@ -7,11 +7,11 @@ use contract::{Instant, ListenerId};
 use crate::spread::Arrival;
 use crate::{Listener, ServerTls};
 
-/// A place of a worker for a listener.
+/// An entry of a worker's table of listeners.
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(crate) id: ListenerId,
-    /// The listener; `None` once it was closed. Its place is free when `is_active` ends.
+    /// The listener; `None` once it was closed. The entry is free when `is_active` is `false`, too.
     pub(crate) listener: Option<Listener>,
     /// `true` if accepts may be pending: over io_uring an accept is in flight; over epoll
     /// connections may wait, until an accept finds none.
@@ -24,7 +24,7 @@ pub(crate) struct Listening {
 #[derive(Debug, Default)]
 pub struct Listeners {
     pub(crate) all: Vec<Listening>,
-    /// The time at which to accept again after a failed accept.
+    /// The time at which to accept again after a failed accept; `None` if none has failed.
     pub(crate) again: Option<Instant>,
     /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,
@@ -33,7 +33,7 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Puts a listener into a free place and returns the place's number.
+    /// Puts a listener into a free entry of the table and returns the entry's index.
     pub(crate) fn add(&mut self, id: ListenerId, listener: Listener) -> usize {
         let listening =
             Listening { id, listener: Some(listener), is_active: false, refuses: false };
@@ -45,13 +45,14 @@ impl Listeners {
         vacant.unwrap_or(self.all.len() - 1)
     }
 
-    /// Returns the TLS of a listener's connections.
+    /// Returns the TLS settings of a listener's connections; `None` without TLS, or if it is
+    /// closed.
     pub(crate) fn tls_of(&self, id: ListenerId) -> Option<Arc<ServerTls>> {
         let open = self.all.iter().filter(|listening| listening.id == id);
         open.filter_map(|listening| listening.listener.as_ref()).find_map(|own| own.tls.clone())
     }
 
-    /// Sets whether a listener refuses new connections, those included whose handshake has begun.
+    /// Sets whether a listener refuses new connections, including those whose handshake has begun.
     pub(crate) fn refuse(&mut self, id: ListenerId, refuses: bool) {
         for listening in self.all.iter_mut().filter(|listening| listening.id == id) {
             listening.refuses = refuses;

@@ -10,7 +10,7 @@ use crate::Spread;
 use super::{Flow, Kernel, Life, Phase, Place, SocketsOver};
 
 impl<K: Kernel> SocketsOver<K> {
-    /// Stops receiving from a connection.
+    /// Stops receiving from a connection and sets its flow to `flow`.
     pub(super) fn stop_reading(&mut self, id: ConnId, flow: Flow) {
         let Some(found) = self.table.find_mut(id) else { return };
         let was = std::mem::replace(&mut found.flow, flow);
@@ -19,8 +19,8 @@ impl<K: Kernel> SocketsOver<K> {
 }
 
 impl<K: Kernel> Migrate for SocketsOver<K> {
-    /// Returns whether a connection can move there: the keys of a TLS connection cannot leave the
-    /// process.
+    /// Returns whether a connection can move to worker `to`. One with TLS cannot if `to` stands for
+    /// the hand-over to another process, as its keys cannot be passed.
     fn moves_to(&self, conn: ConnId, to: u16) -> bool {
         let is_secured = self.table.find(conn).is_some_and(|found| found.secured.is_some());
         let stays_here =

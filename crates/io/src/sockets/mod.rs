@@ -3,9 +3,9 @@
 //!
 //! [`SocketsOver`] has the parts that do not depend on the kernel interface: the table of
 //! connections, their ends and deadlines, listeners, and the distribution of accepted connections
-//! over workers. A [`Kernel`] is the interface. `tests/sockets.rs` checks both with one suite.
+//! over workers. A [`Kernel`] is the interface. `tests/all/sockets.rs` checks both with one suite.
 //!
-//! Deliberately not here: the meaning of the bytes.
+//! This module deliberately leaves out the meaning of the bytes.
 
 mod kernel;
 mod life;
@@ -43,10 +43,12 @@ const FINISH_LIMIT: Duration = Duration::from_secs(2);
 /// The pause after an accept that failed (no descriptors, say).
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes behind a payload that a bounded receive may take: the heads of a few messages.
+/// Maximum number of bytes behind a payload that a bounded receive takes: the heads of a few
+/// messages.
 pub(crate) const LOOK_BYTES: usize = 512;
 
-/// Bounded receives in a row without payload, after which provided buffers are used.
+/// Number of bounded receives in a row without a payload after which receives are unbounded again,
+/// into the sockets' own buffers.
 pub(crate) const PATIENCE: u8 = 16;
 
 /// The sockets of a worker over a kernel interface.
@@ -56,7 +58,8 @@ pub struct SocketsOver<K: Kernel> {
     listeners: Listeners,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
-    /// The connections that other workers accepted for this one.
+    /// The queue of connections that other workers accepted for this one; `None` without other
+    /// workers.
     inbox: Option<Receiver<Arrival>>,
     waker: Waker,
     tcp: TcpOptions,
@@ -127,7 +130,7 @@ impl<K: Kernel> SocketsOver<K> {
         }
     }
 
-    /// Starts a dial and returns its place, or the system's error.
+    /// Starts a dial and returns its index in the table, or the system's error.
     fn start_dial(&mut self) -> Result<u32, Errno> {
         let server = self.table.server.clone().expect("dial_to() was called before");
         if matches!(server, Endpoint::Ethernet(_)) {

@@ -1,7 +1,7 @@
 //! The connection table of one worker: places, identifiers, queued frames and events.
 //!
-//! The table is the same over every kernel interface; besides the common state, each place has the
-//! interface's state of the connection ([`Place`]). Deliberately not here: system calls.
+//! Every kernel interface uses this table. Besides the common state, each place has the interface's
+//! state of the connection ([`Place`]). This module deliberately leaves out system calls.
 
 use std::ops::{Index, IndexMut};
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use contract::{Buf, CloseReason, ConnId, Frame, Instant, NetEvent, TenantId};
 use crate::tls::{Greeter, Secured, Spares};
 use crate::{Endpoint, Spread};
 
-/// The index that stands for no frame.
+/// Stands for no frame where an index in a [`FrameStore`] is expected.
 const NONE: u32 = u32::MAX;
 
 /// The phase of a connection's life.
@@ -27,7 +27,7 @@ pub(crate) enum Phase {
     /// Queued frames are sent, then the sending side is shut. The peer's close or the deadline ends
     /// the state.
     Finishing,
-    /// Operations are in flight. The last completion ends the state.
+    /// The connection has ended, but operations are in flight. The last completion ends the state.
     Closing(CloseReason),
 }
 
@@ -60,7 +60,7 @@ pub trait Place: Default {
     fn is_idle(&self) -> bool;
 }
 
-/// A place in the table of connections.
+/// A place in the table of connections, vacant or with a connection.
 pub struct Conn<P> {
     /// Number of connections that used the place before.
     pub(crate) generation: u32,
@@ -70,16 +70,16 @@ pub struct Conn<P> {
     pub(crate) flow: Flow,
     /// `true` if the connection was dialled, and so is not counted among accepted ones.
     pub(crate) is_dialled: bool,
-    /// `true` if the place is in the list of connections to send on.
+    /// `true` if the place is in the table's list `ready` of connections to send on.
     pub(crate) is_ready: bool,
     pub(crate) queue: FrameQueue,
     /// Bytes of the queued frames that the kernel has not taken.
     pub(crate) unsent: usize,
     /// Number of queued frames.
     frames: u32,
-    /// The account to which the frames are charged.
+    /// The number of the account to which the frames are charged.
     account: u32,
-    /// The keys of a TLS connection.
+    /// The keys of a TLS connection; `None` without TLS.
     pub(crate) secured: Option<Box<Secured>>,
     /// The state that the kernel interface keeps.
     pub(crate) kernel: P,
@@ -113,7 +113,8 @@ impl<P: Place> Conn<P> {
         self.is_live() && self.flow == Flow::Reading
     }
 
-    /// Returns whether a send is possible now: frames are queued and the kernel accepts them.
+    /// Returns whether a send is possible now: the connection is live, frames are queued and the
+    /// kernel accepts them.
     pub(crate) fn wants_send(&self) -> bool {
         self.is_live() && !self.queue.is_empty() && self.kernel.may_send()
     }
@@ -140,18 +141,19 @@ impl<P: Place> Conn<P> {
 /// The connections of one worker, their queued frames, and the events for the worker.
 pub struct Table<P> {
     conns: Vec<Conn<P>>,
-    /// Vacant places of `conns`.
+    /// Indices of the vacant places of `conns`.
     free: Vec<u32>,
     connections_max: usize,
     pub(crate) frames: FrameStore,
-    /// Queued frames, by account.
+    /// Number of queued frames of each account, by the account's number.
     accounts: Vec<u32>,
     pub(crate) events: Vec<NetEvent>,
-    /// Connections with frames that the kernel may accept.
+    /// Indices of connections with frames that the kernel may accept.
     pub(crate) ready: Vec<u32>,
-    /// The counter of accepted connections, and this worker's number there.
+    /// The distribution of connections over workers, and this worker's number in it; `None` if
+    /// there is no other worker.
     pub(crate) spread: Option<(Arc<Spread>, usize)>,
-    /// The server for dials, and the TLS handshakes with it.
+    /// The server to dial, and below the thread for TLS handshakes with it.
     pub(crate) server: Option<Endpoint>,
     pub(crate) greeter: Option<Greeter>,
     /// Buffers for TLS records that arrive in pieces.
@@ -160,8 +162,8 @@ pub struct Table<P> {
 }
 
 impl<P: Place> Table<P> {
-    /// Returns an empty table for so many connections, frames and events. Only the number of events
-    /// may be exceeded.
+    /// Returns an empty table for at most `connections_max` connections and `frames_max` frames,
+    /// with room for `events` events, which may be exceeded.
     pub(crate) fn new(connections_max: usize, frames_max: usize, events: usize) -> Table<P> {
         Table {
             conns: Vec::new(),
@@ -184,7 +186,8 @@ impl<P: Place> Table<P> {
         self.free.is_empty() && self.conns.len() == self.connections_max
     }
 
-    /// Takes a vacant place, if there is one. The caller occupies the place or gives it back.
+    /// Takes a vacant place and returns its index; `None` if there is none. The caller occupies the
+    /// place or gives it back.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
@@ -196,7 +199,7 @@ impl<P: Place> Table<P> {
         Some(self.conns.len() as u32 - 1)
     }
 
-    /// Returns a reserved place.
+    /// Makes a reserved place vacant again.
     pub(crate) fn give_back(&mut self, index: u32) {
         self.free.push(index);
     }
@@ -220,14 +223,14 @@ impl<P: Place> Table<P> {
         self.free.push(index);
     }
 
-    /// Counts an accepted connection off.
+    /// Subtracts an accepted connection, which has ended, from the count of this worker.
     pub(crate) fn uncount(&self) {
         if let Some((spread, me)) = &self.spread {
             spread.gone(*me);
         }
     }
 
-    /// Returns the name of the connection at `index`.
+    /// Returns the identifier of the connection at `index`.
     pub(crate) fn id(&self, index: u32) -> ConnId {
         ConnId { index, generation: self[index].generation }
     }
@@ -267,8 +270,8 @@ impl<P: Place> Table<P> {
         }
     }
 
-    /// Removes so many of the connection's oldest frames, which were sent, and returns their bodies
-    /// to the sender.
+    /// Removes the connection's `count` oldest frames, which were sent, and returns their bodies to
+    /// the sender by events.
     pub(crate) fn pop_sent(&mut self, index: u32, count: usize) {
         let found = &mut self.conns[index as usize];
         let conn = ConnId { index, generation: found.generation };
@@ -301,7 +304,8 @@ impl<P: Place> Table<P> {
         self.accounts.get(account.0 as usize).map_or(0, |frames| *frames as usize)
     }
 
-    /// Returns the bodies of all frames to which no send in flight refers.
+    /// Removes the connection's queued frames to which no send in flight refers, and returns their
+    /// bodies by events.
     pub(crate) fn drop_frames(&mut self, index: u32) {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
@@ -345,7 +349,8 @@ impl<P: Place> Table<P> {
         (None, None)
     }
 
-    /// Decrypts received bytes of a TLS connection.
+    /// Decrypts received bytes of a TLS connection and adds events for the data, as
+    /// [`received`](Table::received) does.
     fn open(&mut self, index: u32, buf: Buf, len: usize) -> (Option<Buf>, Option<CloseReason>) {
         let conn = self.id(index);
         let secured = self.conns[index as usize].secured.as_mut().expect("the caller looked");
@@ -388,12 +393,13 @@ pub struct Target {
     pub(crate) buf: Buf,
     pub(crate) at: usize,
     pub(crate) until: usize,
-    /// Bytes that have arrived through another receive that was in flight.
+    /// Number of bytes that have arrived through another receive, which was in flight.
     pub(crate) came: usize,
 }
 
 impl Target {
-    /// Returns the event that returns the buffer with `len` bytes in it.
+    /// Makes the event that returns the buffer to the caller, with `len` received bytes from `at`
+    /// on.
     pub(crate) fn filled(self, conn: ConnId, len: usize) -> NetEvent {
         NetEvent::Filled { conn, buf: self.buf, at: self.at, len }
     }
@@ -419,7 +425,7 @@ impl FrameQueue {
 #[derive(Debug)]
 pub(crate) struct FrameStore {
     places: Box<[FramePlace]>,
-    /// The first free place of a list linked through `next`.
+    /// Index of the first free place; the free places are linked through `next`.
     free: u32,
     room: usize,
 }
@@ -477,7 +483,7 @@ impl FrameStore {
         Some(frame)
     }
 
-    /// Removes the oldest frame of `queue`, and returns its body.
+    /// Removes the oldest frame of `queue`, and returns its body; `None` if the frame has none.
     ///
     /// # Panics
     /// Panics if the queue is empty.
@@ -496,7 +502,7 @@ impl FrameStore {
         body
     }
 
-    /// Returns the oldest frame of `queue`.
+    /// Returns the oldest frame of `queue`; `None` if the queue is empty.
     pub(crate) fn front(&self, queue: &FrameQueue) -> Option<&Frame> {
         self.places.get(queue.head as usize)?.frame.as_ref()
     }

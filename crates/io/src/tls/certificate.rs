@@ -26,17 +26,19 @@ pub enum TlsPolicy {
     Required,
 }
 
-/// Makes the server's end of a protocol's prelude, for a listener with this policy.
+/// A function that creates the server's end of a protocol's prelude, for a listener with this
+/// policy.
 pub type PreludeOf = fn(TlsPolicy) -> Box<dyn Prelude>;
 
 /// A listener's certificate and key, and the thread that does its handshakes.
 pub struct ServerTls {
     policy: TlsPolicy,
-    /// The counters of the listener's protocol.
+    /// The counters of TLS connections of the listener's protocol.
     uses: &'static TlsUse,
-    /// The maker of the preludes, if the protocol begins in the clear.
+    /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<PreludeOf>,
-    /// The configuration, read by the handshake thread, and replaced when the files are read again.
+    /// The configuration of rustls with certificate and key, which [`replace`](ServerTls::replace)
+    /// changes.
     config: RwLock<Arc<ServerConfig>>,
     /// `true` while the listener is drained, and once it is closed: handshakes that end are refused.
     is_shut: AtomicBool,
@@ -54,16 +56,17 @@ impl ServerTls {
     /// Returns the TLS of a listener of `reflex` with this certificate chain and private key, both
     /// in PEM.
     ///
-    /// # Errors
-    /// Fails with the fault, without anything of the key.
+    /// Fails if certificate or key are not PEM or do not belong together, or if no thread can be
+    /// started. The error tells nothing of the key.
     pub fn new(policy: TlsPolicy, certificate: &[u8], key: &[u8]) -> Result<Arc<Self>, Error> {
         ServerTls::behind(Protocol::Reflex, None, policy, certificate, key)
     }
 
-    /// Returns the TLS of a listener of a protocol that may begin in the clear, with a prelude.
+    /// Returns the TLS of a listener of a protocol. With a `prelude`, connections begin in the
+    /// clear.
     ///
-    /// # Errors
-    /// Fails with the fault, without anything of the key.
+    /// Fails if certificate or key are not PEM or do not belong together, or if no thread can be
+    /// started. The error tells nothing of the key.
     pub fn behind(
         protocol: Protocol,
         prelude: Option<PreludeOf>,
@@ -79,8 +82,7 @@ impl ServerTls {
 
     /// Replaces certificate and key. Existing connections keep their keys.
     ///
-    /// # Errors
-    /// Fails with the fault; then the old certificate stays.
+    /// Fails if they are not PEM or do not belong together. The old ones stay then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
         let new = config(certificate, key)?;
         *self.config.write().expect("no holder panics") = new;
@@ -108,7 +110,7 @@ impl ServerTls {
         self.is_shut.load(Ordering::Acquire)
     }
 
-    /// Counts a connection that is let in.
+    /// Counts a connection that is let in; `secured` is `None` without TLS.
     pub(super) fn count(&self, secured: Option<&mut Secured>) {
         if self.policy == TlsPolicy::Allowed {
             self.uses.chose(secured.is_some());
@@ -123,7 +125,7 @@ impl ServerTls {
         self.policy
     }
 
-    /// Returns the beginning of a connection.
+    /// Returns the part of a new connection before its TLS handshake.
     pub(super) fn before(&self) -> Before {
         match (self.prelude, self.policy) {
             (Some(prelude), policy) => Before::Prelude(prelude(policy)),

@@ -20,10 +20,10 @@ use super::secured::{Next, Secured};
 /// Maximum number of a handshake's bytes that are kept at a time: more than a certificate chain.
 const KEPT_MAX: usize = 128 << 10;
 
-/// Bytes of a prelude that are received at a time at most.
+/// Maximum number of bytes of a prelude that one call receives.
 const PIECE_BYTES_MAX: usize = 512;
 
-/// Receives of a prelude in a turn at most.
+/// Maximum number of receives of a prelude in one turn.
 const PIECES_MAX: usize = 32;
 
 /// The type of the records that a handshake consists of.
@@ -48,7 +48,7 @@ pub(super) enum Before {
     Prelude(Box<dyn Prelude>),
 }
 
-/// The state of a handshake after a step.
+/// The state of a handshake after [`Handshake::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The handshake waits for bytes of the peer.
@@ -61,10 +61,10 @@ pub(super) enum Progress {
     Plain,
 }
 
-/// The end of a handshake: the socket, its keys, and the outcome of a prelude.
+/// The result of a handshake: the socket, its keys, and the outcome of a prelude if there was one.
 pub(super) type Finished = (OwnedFd, Box<Secured>, Option<Box<Opening>>);
 
-/// The next step of a handshake.
+/// The next step that rustls wants in a handshake.
 enum Step {
     Send,
     Receive,
@@ -76,7 +76,7 @@ pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     side: Side,
     before: Before,
-    /// The outcome of a prelude, for the session.
+    /// The outcome of a prelude, for the session; `None` without a prelude, or before its end.
     pub(super) opening: Option<Box<Opening>>,
     incoming: Vec<u8>,
     /// Bytes of `incoming` before the record that is being read.
@@ -87,7 +87,8 @@ pub(super) struct Handshake {
     outgoing: Vec<u8>,
 }
 
-/// Runs rustls's steps until the socket is needed.
+/// Runs rustls's steps until the socket is needed. The result is the next [`Step`], or why the
+/// handshake fails; the peer's alert is then in `$outgoing`.
 macro_rules! drive {
     ($side:expr, $incoming:expr, $outgoing:expr) => {
         loop {
@@ -141,8 +142,8 @@ impl Handshake {
 
     /// Continues as far as the socket allows.
     ///
-    /// # Errors
-    /// Says why there is no connection over TLS. The peer has been told, if the socket took that.
+    /// Fails with the reason why there is no connection over TLS. The peer has been told, if the
+    /// socket took the alert.
     pub(super) fn advance(&mut self) -> Result<Progress, Insecurity> {
         if let Some(waits) = self.begin()? {
             return Ok(waits);
@@ -198,7 +199,8 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Continues with the prelude. No more bytes are received than the prelude wants.
+    /// Continues with the prelude. No more bytes are received than the prelude wants. Returns the
+    /// state after that; `None` if the handshake may begin.
     fn play(&mut self) -> Result<Option<Progress>, Insecurity> {
         let mut bytes = [0; PIECE_BYTES_MAX];
         self.hear(&[])?;
@@ -228,7 +230,8 @@ impl Handshake {
         Ok(Some(if self.send()? { Progress::Reads } else { Progress::Writes }))
     }
 
-    /// Passes bytes to the prelude. If the prelude fails, its last answers are sent.
+    /// Passes received bytes to the prelude. Returns the outcome if the prelude has ended. If it
+    /// fails, its last answers are sent.
     fn hear(&mut self, bytes: &[u8]) -> Result<Option<Passage>, Insecurity> {
         let Before::Prelude(prelude) = &mut self.before else { return Ok(None) };
         let heard = prelude.take(bytes, &mut self.outgoing);
@@ -238,7 +241,7 @@ impl Handshake {
         heard
     }
 
-    /// Peeks at the first byte, if it has come.
+    /// Returns the peer's first byte without taking it from the socket; `None` if it has not come.
     fn look(&self) -> Result<Option<u8>, Insecurity> {
         let mut first = [0];
         match recv(&self.socket, &mut first, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -266,7 +269,7 @@ impl Handshake {
         Ok(true)
     }
 
-    /// Receives up to the end of a record; returns `false` if the record is incomplete.
+    /// Receives up to the end of a record; returns `false` if the rest of it has not come.
     fn receive(&mut self) -> Result<bool, Insecurity> {
         if self.incoming.len() > KEPT_MAX {
             return Err(Insecurity::Misbehaved);
@@ -356,7 +359,7 @@ fn encode_into(
     }
 }
 
-/// Returns the reason of an error of rustls in our words.
+/// Returns the reason for an insecure connection that an error of rustls stands for.
 fn reason(error: &Error) -> Insecurity {
     use CertificateError as C;
     match error {

@@ -6,7 +6,7 @@ use contract::{Buf, Insecurity};
 use super::key::{RECORD_MAX, record_bytes};
 use super::secured::{Opened, Secured};
 
-/// The first number of the buffers for records that come in pieces. Receive buffers have lower ones.
+/// The number of all buffers for records that come in pieces. Receive buffers have lower numbers.
 pub(crate) const RECORD_BUFFERS_FROM: u32 = 1 << 30;
 
 /// Buffers for records that come in pieces. More are allocated when more connections than ever
@@ -43,7 +43,7 @@ impl Spares {
     }
 }
 
-/// The outcome of the opening of a receive buffer.
+/// The outcome of opening (decrypting) the records in a receive buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     /// Data of a record that came in pieces: a buffer, and its length. It comes before `opened`.
@@ -57,8 +57,8 @@ pub(crate) struct Taken {
 }
 
 impl Secured {
-    /// Opens the records in the first `len` bytes of `buf`, and keeps the beginning of an
-    /// incomplete one.
+    /// Opens (decrypts) the records in the first `len` bytes of `buf`, and keeps the beginning of
+    /// an incomplete one.
     ///
     /// # Errors
     /// Fails if the bytes are not records of the peer. The buffer comes back with the reason.
@@ -83,13 +83,14 @@ impl Secured {
         Ok(taken)
     }
 
-    /// Returns the buffer with the beginning of a record.
+    /// Takes the buffer with the beginning of an incomplete record; `None` if there is none.
     pub(crate) fn drop_carry(&mut self) -> Option<Buf> {
         self.carried = 0;
         self.carry.take()
     }
 
-    /// Opens the records in `bytes`. Returns the length of the data, which is moved to their start.
+    /// Opens the records in `bytes`. Returns the length of their data, which is moved to the start
+    /// of `bytes`.
     fn take_into(
         &mut self,
         spares: &mut Spares,
@@ -139,7 +140,7 @@ impl Secured {
         }
     }
 
-    /// Opens the completed record that came in pieces.
+    /// Opens the record that came in pieces, and is whole now, into `taken`.
     fn join(&mut self, spares: &mut Spares, taken: &mut Taken) -> Result<(), Insecurity> {
         let mut carry = self.carry.take().expect("the caller looked");
         let length = std::mem::take(&mut self.carried);
@@ -155,7 +156,7 @@ impl Secured {
         Ok(())
     }
 
-    /// Keeps the beginning of a record.
+    /// Copies `bytes`, the beginning of an incomplete record, into a spare buffer.
     fn keep(&mut self, spares: &mut Spares, bytes: &[u8]) {
         if !bytes.is_empty() {
             let mut carry = spares.take();

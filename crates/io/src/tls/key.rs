@@ -13,13 +13,13 @@ pub(super) const HEADER: usize = 5;
 /// Bytes of a record's authentication tag, behind its content.
 pub(super) const TAG: usize = MAX_TAG_LEN;
 
-/// Maximum bytes of a record's content.
+/// Maximum number of bytes of a record's content.
 pub(super) const CONTENT_MAX: usize = 1 << 14;
 
-/// Maximum bytes behind a record's header.
+/// Maximum number of bytes behind a record's header.
 const SEALED_MAX: usize = CONTENT_MAX + 256;
 
-/// Bytes of a whole record at most.
+/// Maximum number of bytes of a whole record.
 pub(super) const RECORD_MAX: usize = HEADER + SEALED_MAX;
 
 /// The visible type of every record after the handshake.
@@ -34,15 +34,16 @@ pub(super) enum Content {
     Data = APPLICATION_DATA,
 }
 
-/// Records that AES-GCM seals with one key. RFC 8446, section 5.5, allows 2^24.5 of full size.
+/// Maximum number of records that one key seals. For AES-GCM, RFC 8446, section 5.5, allows 2^24.5
+/// of full size.
 const RECORDS_MAX: u64 = 1 << 23;
 
-/// The key of one direction, and the number of its next record.
+/// The key of one direction of a connection, and the number of its next record.
 pub(super) struct Key {
     key: LessSafeKey,
     iv: [u8; 12],
     sequence: u64,
-    /// Records after which the key is replaced.
+    /// Number of records after which the key is replaced.
     pub(super) records_max: u64,
 }
 
@@ -69,7 +70,7 @@ impl Key {
         self.sequence >= self.records_max
     }
 
-    /// Returns the nonce of the next record, which each call numbers.
+    /// Returns the nonce of the next record, and counts the record.
     fn nonce(&mut self) -> Nonce {
         let mut nonce = self.iv;
         let number = self.sequence.to_be_bytes();
@@ -78,11 +79,10 @@ impl Key {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// Seals the record of `content` bytes that begin behind the room for a header, and returns the
-    /// length of the whole record.
+    /// Seals a record in place: its `content` bytes lie in `record` behind the room for a header.
+    /// Returns the length of the whole record.
     ///
-    /// # Panics
-    /// If `record` has no room for a type and a proof behind the content.
+    /// Panics if `record` has no room for a type and a tag behind the content.
     pub(super) fn seal(
         &mut self,
         record: &mut [u8],
@@ -128,14 +128,14 @@ impl Key {
     }
 }
 
-/// Returns the header of a record with so many bytes behind it.
+/// Returns the header of a record with `sealed` bytes behind it.
 fn header_of(sealed: usize) -> [u8; HEADER] {
     let [high, low] = (sealed as u16).to_be_bytes();
     [APPLICATION_DATA, 3, 3, high, low]
 }
 
-/// Returns the length of the record that begins with `bytes`, or the number of bytes needed to know
-/// it.
+/// Returns the length in bytes of the record that begins with `bytes`. If `bytes` is shorter than a
+/// header, returns the header's length.
 ///
 /// # Errors
 /// Fails if no record begins so.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use contract::Instant;
 
-/// The address to which places are charged: a machine's address, or an IPv6 network of 64 bits.
+/// The address to which places are charged: an IPv4 address, or an IPv6 network of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin([u8; 8], bool);
 
@@ -23,7 +23,7 @@ impl Origin {
     }
 }
 
-/// The limits of one address.
+/// The limits of each address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Maximum number of simultaneous handshakes.
@@ -47,7 +47,7 @@ pub(super) struct Waiting<T> {
     pub(super) what: T,
 }
 
-/// The waiting connections in order of arrival.
+/// The connections that wait for a handshake, in order of arrival, and the counts of each address.
 pub(super) struct Line<T> {
     bounds: Bounds,
     waiting: VecDeque<Waiting<T>>,
@@ -59,10 +59,9 @@ impl<T> Line<T> {
         Line { bounds, waiting: VecDeque::new(), counts: HashMap::new() }
     }
 
-    /// Puts a connection to the end of the line.
+    /// Puts a connection at the end of the line.
     ///
-    /// # Errors
-    /// Returns it if its address has too many there.
+    /// Returns the connection if its address has its maximum of waiting connections.
     pub(super) fn push(&mut self, one: Waiting<T>) -> Result<(), Waiting<T>> {
         if let Some(origin) = one.origin {
             let counts = self.counts.entry(origin).or_default();
@@ -75,7 +74,8 @@ impl<T> Line<T> {
         Ok(())
     }
 
-    /// Removes the first connection whose address has a free place, and charges the place.
+    /// Removes the first connection whose address has a free place, and charges the place to the
+    /// address; `None` if there is no such connection.
     pub(super) fn next(&mut self) -> Option<Waiting<T>> {
         let (bounds, counts) = (self.bounds, &self.counts);
         let has_place = |one: &Waiting<T>| {
@@ -91,7 +91,7 @@ impl<T> Line<T> {
         Some(one)
     }
 
-    /// Removes the first connection if its time is over.
+    /// Removes and returns the first connection if its time is over.
     pub(super) fn late(&mut self, now: Instant) -> Option<T> {
         let one = self.waiting.pop_front_if(|one| one.until <= now)?;
         self.uncount(one.origin, |counts| &mut counts.waiting);
@@ -103,7 +103,7 @@ impl<T> Line<T> {
         self.uncount(origin, |counts| &mut counts.places);
     }
 
-    /// Returns the first connection of the line.
+    /// Returns the first connection of the line; `None` if the line is empty.
     pub(super) fn first(&self) -> Option<&Waiting<T>> {
         self.waiting.front()
     }

@@ -1,8 +1,9 @@
 //! TLS 1.3 on streams (docs/adr/0036-tls-in-the-worker.md).
 //!
 //! A thread beside the workers does the handshakes with rustls (`porter`). The keys are then
-//! extracted, and the connection goes to its worker, which seals and opens records ([`Secured`]) in
-//! its own memory, with one send a turn as without TLS. rustls also derives new keys (key updates).
+//! extracted, and the connection goes to its worker. The worker seals and opens records
+//! ([`Secured`]) in its own memory, with one send a turn as without TLS. rustls also derives new
+//! keys (key updates).
 //!
 //! This module leaves the messages of a handshake and certificates to rustls.
 

@@ -29,7 +29,7 @@ const AT_ONCE: usize = 512;
 /// Maximum number of connections that wait in line.
 const WAITING_MAX: usize = 4096;
 
-/// The bounds of one address.
+/// The limits of each client address.
 const BOUNDS: Bounds = Bounds { places: AT_ONCE / 8, waiting: WAITING_MAX / 4 };
 
 /// Maximum number of handshakes that begin in one turn, so that those in progress continue.
@@ -39,14 +39,14 @@ const STARTS: usize = 16;
 /// connection.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// The outcome of the handshakes of dialled connections.
+/// The outcome of a dialled connection's handshake: its keys, or why there are none.
 type Outcome = (ConnId, Result<Box<Secured>, Insecurity>);
 
 /// The receiver of a handshake's outcome.
 pub(super) enum Answer {
     /// A worker of a server gets the connection.
     Accepted { tls: Arc<ServerTls>, listener: ListenerId, spread: Arc<Spread> },
-    /// The sockets that dialled the connection.
+    /// The sockets that dialled the connection get its outcome.
     Dialled { tls: ClientTls, conn: ConnId, to: Dialler },
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Dialler {
     waker: Waker,
 }
 
-/// A handle to the thread that does handshakes. The thread ends with it.
+/// A handle to the thread that does handshakes. The thread ends when the handle is dropped.
 pub(crate) struct Porter {
     /// The channel of new connections; dropped to end the thread.
     guests: Option<Sender<(OwnedFd, Answer)>>,
@@ -67,7 +67,7 @@ pub(crate) struct Porter {
 }
 
 impl Porter {
-    /// Starts the thread.
+    /// Starts the thread and returns its handle.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
@@ -107,7 +107,7 @@ impl Drop for Porter {
 struct Guest {
     handshake: Handshake,
     answer: Answer,
-    /// The address to which the handshake's place is charged.
+    /// The address to which the handshake's place is charged; `None` if it is not limited.
     origin: Option<Origin>,
     began: Instant,
     until: Instant,
@@ -115,7 +115,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// Begins a handshake.
+    /// Begins a handshake. Returns `None` if that has failed, which is reported already.
     fn new(
         socket: OwnedFd,
         answer: Answer,
@@ -161,16 +161,17 @@ impl Guest {
         }
     }
 
-    /// Returns the time from which the handshake's place may be given to another connection, if the
-    /// client has not sent its whole hello.
+    /// Returns the time from which the handshake's place may be given to another connection; `None`
+    /// if it may not, as the client has sent its whole hello or the connection was dialled.
     fn may_go_at(&self) -> Option<Instant> {
         let is_idle =
             !self.handshake.has_answered && matches!(self.answer, Answer::Accepted { .. });
         is_idle.then(|| self.began + IDLE_MAX)
     }
 
-    /// Gives the handshake's place to others. A client that has said nothing, where TLS is optional,
-    /// goes on without it: clients over TLS speak first, and at once.
+    /// Ends the handshake, for the reason `why`, so that another gets its place. A client that has
+    /// said nothing, where TLS is optional, goes on without TLS: clients over TLS speak first, and
+    /// at once.
     fn give_up(self, why: Insecurity) {
         let Guest { handshake, answer, .. } = self;
         match handshake.is_silent() {
@@ -179,7 +180,8 @@ impl Guest {
         }
     }
 
-    /// Continues the handshake as far as possible. Returns it if it has to wait.
+    /// Continues the handshake as far as possible. Returns it if it has to wait; otherwise its end
+    /// was reported.
     fn advance(mut self) -> Option<Guest> {
         match self.handshake.advance() {
             Ok(waits @ (Progress::Reads | Progress::Writes)) => {
@@ -203,7 +205,8 @@ impl Guest {
 }
 
 impl Answer {
-    /// Returns the address to which a connection is charged. Dialled connections are not limited.
+    /// Returns the address to which a connection is charged; `None` for dialled connections and
+    /// those of Unix sockets, which are not limited.
     fn origin(&self, socket: &OwnedFd) -> Option<Origin> {
         match (self, peer_of(socket)) {
             (Answer::Accepted { .. }, Ok(Peer::Internet(peer))) => Some(Origin::of(peer.ip())),
@@ -211,7 +214,8 @@ impl Answer {
         }
     }
 
-    /// Passes a finished connection to its receiver.
+    /// Passes a connection whose handshake has ended to its receiver; `secured` is `None` if the
+    /// connection goes on without TLS.
     fn reached(
         self,
         socket: OwnedFd,
@@ -237,7 +241,8 @@ impl Answer {
         }
     }
 
-    /// Reports that a handshake has yielded no keys, after its socket was closed.
+    /// Reports that a handshake has yielded no keys, for the reason `why`, after its socket was
+    /// closed.
     fn broken(self, why: Insecurity) {
         match self {
             Answer::Accepted { listener, .. } => {
@@ -322,8 +327,8 @@ impl Hall {
         true
     }
 
-    /// Begins handshakes of connections in the line, a few at a time. Returns `true` if more places
-    /// may be free.
+    /// Begins handshakes of connections in the line, a few at a time. Returns `true` if more may
+    /// begin without waiting.
     fn let_in(&mut self, now: Instant) -> bool {
         for _ in 0..STARTS {
             let Some(first) = self.line.first() else { return false };
@@ -348,8 +353,8 @@ impl Hall {
         true
     }
 
-    /// Ends the oldest handshake whose client has sent no hello for some time, of this address or
-    /// of any. Returns `false` if there is none.
+    /// Ends the oldest handshake whose client has sent no hello for some time: of `origin`, or of
+    /// any address if that is `None`. Returns `false` if there is no such handshake.
     fn make_room(&mut self, now: Instant, origin: Option<Origin>) -> bool {
         let is_idle = |guest: &Guest| {
             guest.may_go_at().is_some_and(|at| at <= now)
@@ -362,7 +367,7 @@ impl Hall {
         true
     }
 
-    /// Continues the handshakes whose sockets are ready, and ends those whose time is over.
+    /// Continues the handshakes whose sockets are `ready`, and ends those whose time is over.
     fn attend(&mut self, ready: &[bool], now: Instant) {
         let guests = std::mem::take(&mut self.guests);
         for (guest, is_ready) in guests.into_iter().zip(ready) {
@@ -385,8 +390,8 @@ impl Hall {
         }
     }
 
-    /// Waits until a socket is ready, a new connection comes, or a deadline has passed. Returns the
-    /// handshakes whose sockets are ready.
+    /// Waits until a socket is ready, a new connection comes, or a deadline has passed; with
+    /// `hurries` it does not wait. Returns for each handshake whether its socket is ready.
     fn wait(&self, now: Instant, hurries: bool) -> Vec<bool> {
         let first = self.line.first();
         let ends = self.guests.iter().map(|guest| guest.until);
@@ -417,7 +422,7 @@ impl Hall {
     }
 }
 
-/// The handshakes of the connections that a thread dials.
+/// The handshakes of the connections that a thread dials, done by another thread.
 pub(crate) struct Greeter {
     tls: ClientTls,
     porter: Porter,
@@ -437,7 +442,7 @@ impl Greeter {
         Ok(Greeter { tls, porter: Porter::start()?, dialler, outcomes })
     }
 
-    /// Starts the handshake of a connection, over a second handle to its socket.
+    /// Starts the handshake of a connection, over a second descriptor of its socket.
     pub(crate) fn greet(&self, conn: ConnId, socket: OwnedFd) {
         let answer = Answer::Dialled { tls: self.tls.clone(), conn, to: self.dialler.clone() };
         self.porter.welcome(socket, answer);
@@ -449,7 +454,7 @@ impl Greeter {
         has.load(Ordering::Relaxed) && has.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns the outcome of a handshake that has ended.
+    /// Returns the outcome of a handshake that has ended; `None` if there is no other.
     pub(crate) fn next(&self) -> Option<Outcome> {
         self.outcomes.try_recv().ok()
     }
@@ -467,7 +472,7 @@ mod tests {
     use crate::tls::handshake::Before;
     use crate::{PreludeOf, TlsPolicy};
 
-    /// A server's handshakes without a thread, and those who dial it.
+    /// The handshakes of a server, without a thread, and the clients that dial it.
     struct Scene {
         hall: Hall,
         server: Arc<ServerTls>,
@@ -517,14 +522,14 @@ mod tests {
             assert!(self.hall.collect(&self.inbox, now));
         }
 
-        /// Returns a client that says nothing.
+        /// Connects a client that sends nothing, and returns its socket.
         fn silent(&mut self, now: Instant) -> UnixStream {
             let (here, there) = UnixStream::pair().unwrap();
             self.comes(here.into(), now);
             there
         }
 
-        /// Returns a client that sends its hello.
+        /// Connects a client that sends its hello, and returns its handshake.
         fn speaking(&mut self, now: Instant) -> Handshake {
             let there = self.silent(now);
             let mut client =
@@ -540,7 +545,7 @@ mod tests {
         }
     }
 
-    /// As many of an address as there are.
+    /// Limits that no address reaches.
     const FREE: Bounds = Bounds { places: 100, waiting: 100 };
 
     #[test]

@@ -9,13 +9,13 @@ use super::secured::Secured;
 /// Maximum number of full records in one send.
 const RECORDS: usize = 4;
 
-/// Bytes around the content of a record.
+/// Bytes of a record beside its content: header, type and tag.
 const OVERHEAD: usize = HEADER + 1 + TAG;
 
 /// Bytes of a key update, as a record.
 const UPDATE: usize = OVERHEAD + 5;
 
-/// Bytes of the records of one send.
+/// Maximum number of bytes of the records of one send.
 const STAGE_BYTES: usize = RECORDS * (CONTENT_MAX + OVERHEAD) + UPDATE;
 
 /// The sealed records of one send.
@@ -23,9 +23,9 @@ pub(crate) struct Stage {
     bytes: Box<[u8]>,
     /// Bytes of all records.
     pub(crate) len: usize,
-    /// Bytes of the frames in them.
+    /// Bytes of frames in the records.
     pub(crate) plain: usize,
-    /// Frames that end in them.
+    /// Number of frames that end in the records.
     pub(crate) frames: usize,
 }
 
@@ -40,11 +40,10 @@ impl Stage {
         &self.bytes[..self.len]
     }
 
-    /// Seals queued frames, as many as fit into one send. A frame that does not fit continues in
-    /// the next.
+    /// Seals queued frames into records, as many as fit into one send. The rest of a frame that
+    /// does not fit comes with the next send.
     ///
-    /// # Errors
-    /// Fails if the connection cannot go on.
+    /// Fails if sealing fails; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,
         secured: &mut Secured,
@@ -83,7 +82,7 @@ impl Stage {
         self.end_record(secured, &mut content)
     }
 
-    /// Seals the present record, if it has bytes.
+    /// Seals the record with the `content` bytes that were copied last, if there are any.
     fn end_record(&mut self, secured: &mut Secured, content: &mut usize) -> Result<(), Insecurity> {
         if *content > 0 {
             let record = &mut self.bytes[self.len..];
@@ -94,7 +93,8 @@ impl Stage {
 }
 
 impl Secured {
-    /// Returns the closing alert, which tells the peer that no more is sent.
+    /// Returns the closing alert as a record, which tells the peer that no more is sent; `None` if
+    /// it cannot be sealed.
     pub(crate) fn farewell(&mut self) -> Option<[u8; OVERHEAD + 2]> {
         let mut record = [0; OVERHEAD + 2];
         record[HEADER] = 1; // a warning: close_notify

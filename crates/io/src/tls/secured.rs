@@ -8,8 +8,8 @@ use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
 use super::key::{Content, Key};
 
-/// The number of records without data, beyond those with data, after which the connection is ended.
-/// Each record with data allows one without.
+/// Maximum of the count `idle` of records without data, which each record with data lowers by one.
+/// Beyond it the connection is ended.
 const IDLE_MAX: u8 = 32;
 
 /// The number of records without data as which a key update counts, since it costs a derivation of
@@ -41,7 +41,7 @@ impl Next {
 /// The content of an opened record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// So many bytes of data.
+    /// Data for the session, with its length in bytes.
     Data(usize),
     /// No data for the session.
     Nothing,
@@ -49,21 +49,21 @@ pub(super) enum Opened {
     Closed,
 }
 
-/// The keys of a TLS connection, and its incomplete bytes.
+/// The keys of a TLS connection, and the beginning of a record that has not come whole.
 pub(crate) struct Secured {
     pub(super) sending: Key,
     pub(super) receiving: Key,
     next: Next,
-    /// The beginning of an incomplete record.
+    /// The beginning of an incomplete record; `None` if there is none.
     pub(super) carry: Option<Buf>,
     pub(super) carried: usize,
     /// Bytes of the first queued frame that are sealed already.
     pub(super) gone: usize,
-    /// `true` if the peer has requested new keys of this direction.
+    /// `true` if the peer has requested that this end replaces its sending key.
     pub(super) owes_update: bool,
-    /// The count of records without data, less those with data.
+    /// The count of records without data, less those with data; at least zero.
     idle: u8,
-    /// The count of the connection, if a client made it.
+    /// Keeps the connection counted as one over TLS; `None` if this end dialled it.
     pub(super) counted: Option<TlsOpen>,
 }
 
@@ -90,8 +90,8 @@ impl Secured {
         })
     }
 
-    /// Opens the record that begins at `at` and ends with `bytes`. Its data is moved to the start
-    /// of `bytes`.
+    /// Opens (decrypts) the record that begins at `at` and ends with `bytes`. Its data is moved to
+    /// the start of `bytes`.
     pub(super) fn open(&mut self, bytes: &mut [u8], at: usize) -> Result<Opened, Insecurity> {
         let (length, content) = self.receiving.open(bytes, at)?;
         if content == Content::Data && length > 0 {
@@ -140,7 +140,7 @@ impl Secured {
         if messages.is_empty() { Ok(()) } else { Err(Insecurity::Misbehaved) }
     }
 
-    /// Seals a key update into `record` and takes the next key. Returns the record's length.
+    /// Seals a key update into `record` and replaces the sending key. Returns the record's length.
     pub(super) fn update(&mut self, record: &mut [u8]) -> Result<usize, Insecurity> {
         const MESSAGE: [u8; 5] = [24, 0, 0, 1, 0];
         record[super::key::HEADER..][..MESSAGE.len()].copy_from_slice(&MESSAGE);

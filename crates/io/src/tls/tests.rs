@@ -1,5 +1,5 @@
-//! The records of both ends of a connection, without a network between: what arrives is what was
-//! sent, however the stream is cut, and nothing is taken for it that was not.
+//! Tests of the records of both ends of a connection, without a network between. Data that arrives
+//! is the data that was sent, however the stream is cut, and tampered streams bring no other data.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,7 +14,7 @@ use super::seal::Stage;
 use super::secured::Secured;
 use super::trust::ClientTls;
 
-/// Both ends of a listener's TLS.
+/// The TLS settings of a server, and of a client that trusts it.
 static TLS: LazyLock<(Arc<ServerTls>, ClientTls)> = LazyLock::new(|| {
     let made = rcgen::generate_simple_self_signed(vec!["server".to_owned()]).unwrap();
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -39,7 +39,7 @@ fn pair() -> (Secured, Secured) {
     }
 }
 
-/// Chance with a seed.
+/// A generator of random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -51,7 +51,7 @@ impl Dice {
     }
 }
 
-/// Returns frames of sizes by chance, and all their bytes.
+/// Returns `count` frames of random sizes, and all their bytes.
 fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>) {
     let mut all = Vec::new();
     let made = (0..count).map(|n| {
@@ -67,7 +67,7 @@ fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>
     (made.collect(), all)
 }
 
-/// Seals all frames, in as many sends as that takes.
+/// Seals all frames, in as many sends as that takes. Returns the records.
 fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
     let (mut stage, mut stream, mut first) = (Stage::new(), Vec::new(), 0);
     while first < frames.len() {
@@ -78,8 +78,8 @@ fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
     stream
 }
 
-/// Opens a stream that arrives in pieces of up to `largest` bytes. Returns the data, and why no more
-/// was taken.
+/// Opens a stream that arrives in pieces of up to `largest` bytes. Returns the data, and the reason
+/// if the stream was refused.
 fn open(
     to: &mut Secured,
     stream: &[u8],
@@ -239,7 +239,7 @@ fn keys_are_not_replaced_again_and_again_between_bytes() {
     assert_eq!(why, Some(Insecurity::Misbehaved));
 }
 
-/// Moves a byte, if there is one.
+/// Moves a byte from one stream to the other, if a byte has come.
 fn move_byte(from: &mut UnixStream, to: &mut UnixStream) {
     let mut byte = [0];
     if matches!(from.read(&mut byte), Ok(1)) {

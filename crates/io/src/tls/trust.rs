@@ -18,7 +18,7 @@ use super::ciphers::provider;
 use super::handshake::{Before, Side};
 use crate::Error;
 
-/// The authorities of the machine, where Debian and others have them.
+/// The file with the certificates of the authorities that the machine trusts, on Debian and others.
 const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The certificates that a client trusts, and the name that they must have.
@@ -26,7 +26,7 @@ const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    /// The maker of the preludes, if the protocol begins in the clear.
+    /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<fn() -> Box<dyn Prelude>>,
 }
 
@@ -42,8 +42,7 @@ impl ClientTls {
     /// must be issued for `name` by an authority in the file `authorities` (in PEM), or by one that
     /// the machine trusts.
     ///
-    /// # Errors
-    /// Says which file or value makes no sense.
+    /// Fails if the name or the fingerprint cannot be parsed, or the file has no certificates.
     pub fn new(
         name: &str,
         authorities: Option<&Path>,
@@ -71,13 +70,13 @@ impl ClientTls {
         Ok(ClientTls { config: Arc::new(config), name, prelude: None })
     }
 
-    /// Returns the same trust for a protocol that begins in the clear, with a prelude.
+    /// Returns this trust for a protocol that begins in the clear, with a prelude.
     #[must_use]
     pub fn behind(self, prelude: fn() -> Box<dyn Prelude>) -> ClientTls {
         ClientTls { prelude: Some(prelude), ..self }
     }
 
-    /// Returns the beginning of a connection.
+    /// Returns the part of a new connection before its TLS handshake.
     pub(super) fn before(&self) -> Before {
         self.prelude.map_or(Before::Nothing, |prelude| Before::Prelude(prelude()))
     }
@@ -89,7 +88,7 @@ impl ClientTls {
     }
 }
 
-/// Reads the certificates of authorities.
+/// Reads the certificates of authorities from a file in PEM.
 fn roots(file: &Path) -> Result<RootCertStore, Error> {
     let say = |what: &dyn fmt::Display| Error::new(format!("{}: {what}", file.display()));
     let text = std::fs::read(file).map_err(|error| {

@@ -16,7 +16,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{Error, probe};
 
-/// Returns `true` if the kernel's driver is loaded.
+/// Returns `true` if the kernel's driver of such block devices, `ublk_drv`, is loaded.
 pub fn is_there() -> bool {
     Path::new(CONTROL_PATH).exists()
 }
@@ -30,8 +30,8 @@ pub struct Control {
 impl Control {
     /// Opens the control device.
     ///
-    /// # Errors
-    /// Says that the driver is missing, or who may use it.
+    /// Fails if the driver is missing or this process may not use it, or if io_uring cannot be
+    /// used.
     pub fn open() -> Result<Control, Error> {
         let file = File::options().read(true).write(true).open(CONTROL_PATH);
         let file = file.map_err(|e| Error::system(format!("cannot open {CONTROL_PATH}"), e))?;
@@ -39,7 +39,8 @@ impl Control {
         Ok(Control { file })
     }
 
-    /// Returns the driver's features; none if the driver cannot report them.
+    /// Returns the driver's features as a set of bits, which is zero if the driver cannot report
+    /// them.
     ///
     /// # Errors
     /// Fails if the program lacks a right.
@@ -52,8 +53,8 @@ impl Control {
         }
     }
 
-    /// Creates a device with the queues, depth, size of requests and flags of `info`. The driver
-    /// changes `info` to the actual values.
+    /// Creates a device with the number of queues, depth, size of requests and flags of `info`. The
+    /// driver changes `info` to the actual values.
     ///
     /// # Errors
     /// Fails with `EEXIST` if the number is taken.
@@ -96,8 +97,7 @@ impl Control {
     /// Creates the block device of a device whose queues this process serves. The kernel reads its
     /// partition table meanwhile.
     ///
-    /// # Errors
-    /// Fails if the driver refuses.
+    /// Fails if the driver refuses to start the device.
     pub fn start(&mut self, device: u32) -> io::Result<()> {
         self.tell(ControlCode::START_DEVICE, device, u64::from(std::process::id()))
     }
@@ -110,7 +110,7 @@ impl Control {
         self.tell(ControlCode::STOP_DEVICE, device, 0)
     }
 
-    /// Deletes a device, and waits until it is closed everywhere.
+    /// Deletes a device, and waits until every process has closed it.
     ///
     /// # Errors
     /// Fails with `ENODEV` if there is none.
@@ -134,10 +134,9 @@ impl Control {
         self.tell(ControlCode::START_RECOVERY, device, 0)
     }
 
-    /// Passes the requests of a recovered device to the queues of this process.
+    /// Makes the driver pass the requests of a recovered device to the queues of this process.
     ///
-    /// # Errors
-    /// Fails if the device waits for nobody.
+    /// Fails if the device does not wait for a new server.
     pub fn end_recovery(&mut self, device: u32) -> io::Result<()> {
         self.tell(ControlCode::END_RECOVERY, device, u64::from(std::process::id()))
     }
@@ -155,7 +154,8 @@ impl Control {
         self.exchange(code, command, &mut [])
     }
 
-    /// Runs a command and waits for its end, since the driver may use the buffer until then.
+    /// Runs a command in a thread of its own and waits for its end, since the driver may use the
+    /// buffer until then.
     fn exchange(
         &mut self,
         code: ControlCode,

@@ -21,8 +21,7 @@ const SET_IO_FLUSHER: libc::c_int = 57;
 /// reclaims nothing through disks on its behalf, and the process is exempt from out-of-memory
 /// kills. Includes threads that are started later.
 ///
-/// # Errors
-/// Names the protection that is missing; the others hold.
+/// Fails if a protection is missing. The error names the first that is; the others hold.
 pub fn guard_memory() -> Result<(), Error> {
     let mut first = Ok(());
     let mut note = |done: Result<(), Error>| {
@@ -60,7 +59,7 @@ impl Hold {
     }
 }
 
-/// Opens the file through which a device's queues are served.
+/// Opens the character device through which a block device's queues are served.
 pub(super) fn open_device(device: u32) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/dev/ublkc{device}"))
 }

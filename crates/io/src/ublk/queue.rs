@@ -52,7 +52,7 @@ pub enum Need {
 enum Tag {
     /// The driver has the tag, until there is a request.
     Fetching,
-    /// The driver, which copies a write's data into the buffer.
+    /// The driver has the tag, and copies a write's data into the buffer.
     Asking(Buf),
     /// The program has the tag's request.
     Served,
@@ -74,7 +74,7 @@ pub struct BlockQueue {
     /// Buffers of completed reads, until the kernel has taken the entries that refer to them.
     leaving: Vec<Buf>,
     events: Vec<RingEvent>,
-    /// The first error of the driver, if there was one.
+    /// The first error number with which the driver refused a command; `None` if it refused none.
     failure: Option<i32>,
 }
 
@@ -95,8 +95,8 @@ impl BlockQueue {
         opened.map(Arc::new).map_err(named)
     }
 
-    /// Returns queue `number` with `depth` tags of the device with this file, for the calling
-    /// thread, as `owner` of completions of its ring. All tags wait for requests.
+    /// Returns queue `number`, with `depth` tags, of the device that `file` serves, for the calling
+    /// thread. Completions come to `owner` of the thread's ring. All tags wait for requests.
     ///
     /// # Errors
     /// Fails if the kernel's memory cannot be mapped.
@@ -128,8 +128,7 @@ impl BlockQueue {
 
     /// Appends the new requests to `arrivals`, and the buffers of completed reads to `freed`.
     ///
-    /// # Panics
-    /// If the driver completes a command that it does not have.
+    /// Panics if the driver completes a command that it does not have.
     pub fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
         if !self.leaving.is_empty() && self.ring.has_submitted_all() {
             freed.append(&mut self.leaving);
@@ -179,8 +178,7 @@ impl BlockQueue {
 
     /// Asks for the data of a write, which the driver copies into `buf`. The request comes again.
     ///
-    /// # Panics
-    /// If the buffer is too small for the data.
+    /// Panics if the buffer is too small for the data.
     pub fn ask(&mut self, tag: u16, buf: Buf) {
         let sectors = self.descriptors.read(tag).sectors.get() as usize;
         assert!(
@@ -197,8 +195,7 @@ impl BlockQueue {
     /// data, or a negated error number. A successful read has its data in `buf`, which a later
     /// [`poll`](BlockQueue::poll) returns. The tag then waits for its next request.
     ///
-    /// # Panics
-    /// If the data is not in the buffer.
+    /// Panics if the buffer of a read is missing or smaller than `result`.
     pub fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
         let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Fetching);
         assert!(matches!(before, Tag::Served), "the program has the request");
@@ -220,13 +217,14 @@ impl BlockQueue {
         self.open == 0
     }
 
-    /// Returns `true` if the driver has cancelled commands of this queue, and has others still. So
-    /// it is for a moment when the device is stopped.
+    /// Returns `true` if the driver has cancelled some commands of this queue and not all. This is
+    /// so for a moment when the device is stopped.
     pub fn is_cut(&self) -> bool {
         self.open > 0 && self.open < self.tags.len()
     }
 
-    /// Returns the first error number with which the driver refused a command.
+    /// Returns the first error number with which the driver refused a command; `None` if it refused
+    /// none.
     pub fn failure(&self) -> Option<i32> {
         self.failure
     }

@@ -1,4 +1,4 @@
-//! Socket addresses in the kernel's layout.
+//! Conversion of socket addresses to the kernel's layout.
 
 use std::net::SocketAddr;
 

@@ -13,9 +13,9 @@ pub(crate) enum Receiving {
     Idle,
     /// A multishot receive into provided buffers is in flight, until its last completion.
     Armed,
-    /// A receive of a few bytes is in flight.
+    /// A bounded receive without a payload's buffer is in flight: it takes a few bytes.
     Little,
-    /// A receive to where the bytes belong is in flight.
+    /// A receive into the caller's buffer for a payload is in flight.
     Direct,
 }
 
@@ -23,9 +23,11 @@ pub(crate) enum Receiving {
 #[derive(Default)]
 pub struct RingPlace {
     pub(super) receiving: Receiving,
-    /// The memory of a bounded receive, and the buffer to fill next.
+    /// The memory of a bounded receive, with the caller's buffer for a payload; `None` if neither
+    /// is needed.
     pub(super) direct: Option<Box<Direct>>,
-    /// Bounded receives that may still come without payload.
+    /// Number of bounded receives that may still come without a payload before multishot receives
+    /// are used again.
     pub(super) patience: u8,
     /// `true` if the place is in the list of connections whose bounded receives have ended.
     pub(super) is_resting: bool,
@@ -64,7 +66,7 @@ impl Place for RingPlace {
 }
 
 impl Drop for RingPlace {
-    /// Leaks the memory that operations in flight refer to.
+    /// Leaks the memory that sends and receives in flight refer to.
     fn drop(&mut self) {
         std::mem::forget(self.sending.take());
         std::mem::forget(self.direct.take());

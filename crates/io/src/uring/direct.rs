@@ -1,4 +1,4 @@
-//! The memory of bounded receives: a vector for each in flight, and small buffers.
+//! The memory of bounded receives: a vector of pieces for each in flight, and small buffers.
 
 use contract::{Buf, SizeClass};
 
@@ -6,12 +6,12 @@ use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::sockets::{LOOK_BYTES, Target};
 use crate::{Error, carve};
 
-/// Buffers for the bytes behind a payload.
+/// Number of a worker's buffers for the bytes behind a payload.
 pub(super) const LOOKS: usize = 256;
 
 /// The memory of a bounded receive in flight, and of a payload that is expected.
 pub(crate) struct Direct {
-    /// The buffer for the next bytes.
+    /// The caller's buffer for the payload that comes next.
     pub(super) target: Option<Target>,
     /// The buffer for a few bytes behind the payload.
     pub(super) look: Option<Buf>,

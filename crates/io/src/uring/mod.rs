@@ -33,7 +33,7 @@ use crate::sockets::{ACCEPT_PAUSE, Accept, Kernel, Life, Listeners, Phase, Recei
 use crate::spread::Arrival;
 use crate::{Endpoint, Error, Listener, Owner, Ring, RingEvent, SocketsConfig};
 
-/// Vectors of sends allocated at start: enough unless many peers are slow.
+/// Number of vectors for sends that are allocated at start: enough unless many peers are slow.
 const BLOCKS: usize = 64;
 
 /// The kernel interface of sockets over a ring.
@@ -41,10 +41,10 @@ pub struct Uring {
     ring: Ring,
     receiver: Receiver,
     /// Vectors that no send uses. More are allocated when more connections send at the same time
-    /// than ever before, at most one for each.
+    /// than ever before, at most one for each connection.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     blocks: Vec<Box<SendBlock>>,
-    /// The completions that are being handled; empty in between.
+    /// The completions that are being handled; empty between polls.
     completions: Vec<RingEvent>,
 }
 
@@ -80,7 +80,7 @@ impl Uring {
         }
     }
 
-    /// Processes the completion of a connect.
+    /// Processes the completion of a dial's connect.
     fn dialled(&mut self, table: &mut Table, index: u32, result: i32) {
         table[index].kernel.dialling = None;
         if table[index].phase != Phase::Dialling {
@@ -92,7 +92,7 @@ impl Uring {
         }
     }
 
-    /// Processes the completion of an accept.
+    /// Processes a completion of the accept at the listener with index `n`.
     fn accepted(&mut self, table: &Table, listeners: &mut Listeners, n: usize, event: RingEvent) {
         // SAFETY: the kernel just gave us this descriptor and nobody else has it.
         let socket = (event.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(event.result) });

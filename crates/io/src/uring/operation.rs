@@ -1,4 +1,4 @@
-//! The names of operations in flight.
+//! The user data by which completions name operations of the sockets.
 
 // UNSAFETY: the entries that cancel operations are pushed to the ring.
 #![allow(unsafe_code)]
@@ -7,7 +7,7 @@ use io_uring::{opcode, types};
 
 use crate::{Owner, Ring};
 
-/// The kind of operation that a completion belongs to.
+/// The kind of the sockets' operation that a completion belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Operation {
@@ -20,14 +20,14 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// Returns the operation, the place and the low bits of the place's generation as 56 bits. By
-    /// the generation, a late cancel cannot hit a later connection.
+    /// Returns the operation, the connection's index and the low bits of its generation as 56 bits.
+    /// By the generation, a late cancel cannot hit a later connection.
     pub(super) fn data(self, index: u32, generation: u32) -> u64 {
         debug_assert!(index < 1 << 24);
         (self as u64) << 48 | u64::from(generation & 0xff_ffff) << 24 | u64::from(index)
     }
 
-    /// Returns the operation and the place of a completion.
+    /// Returns the operation and the index from a completion's user data.
     pub(super) fn from_data(data: u64) -> (Operation, u32) {
         let operation = match data >> 48 {
             0 => Operation::Accept,
@@ -42,7 +42,7 @@ impl Operation {
     }
 }
 
-/// Cancels an operation in flight.
+/// Cancels an operation in flight of the connection, or the listener, at `index`.
 pub(super) fn cancel(ring: &Ring, operation: Operation, index: u32, generation: u32) {
     let user_data = Owner::SOCKETS.bits() | operation.data(index, generation);
     let entry = opcode::AsyncCancel2::new(types::CancelBuilder::user_data(user_data)).build();

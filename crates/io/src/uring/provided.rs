@@ -20,7 +20,7 @@ pub(crate) struct ProvidedBuffers {
     entries: *mut BufRingEntry,
     mask: u16,
     tail: u16,
-    /// The buffers that the kernel has, by number.
+    /// The buffers that the kernel has, by their numbers; `None` for those that it has not.
     with_kernel: Box<[Option<Buf>]>,
     with_kernel_count: usize,
     held_back: Vec<Buf>,
@@ -28,8 +28,9 @@ pub(crate) struct ProvidedBuffers {
 }
 
 impl ProvidedBuffers {
-    /// Gives `count` buffers (a power of two, at most 32 768) of `bytes` each to the kernel as
-    /// `group`.
+    /// Registers a ring of `count` buffers (a power of two, at most 32 768) of `bytes` bytes each
+    /// with the kernel, as group `group`. The kernel gets [`Level::LEAST`] of them; the others are
+    /// held back.
     pub(crate) fn register(
         ring: &Ring,
         group: u16,
@@ -60,7 +61,7 @@ impl ProvidedBuffers {
         Ok(provided)
     }
 
-    /// Takes a lent buffer back.
+    /// Takes back a lent buffer, which goes to the kernel or is held back.
     pub(crate) fn give(&mut self, buf: Buf) {
         if self.with_kernel_count < self.level.wanted {
             self.provide(buf);
@@ -102,7 +103,7 @@ impl ProvidedBuffers {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Takes the buffer that the kernel filled.
+    /// Takes buffer number `id`, which the kernel has filled.
     pub(crate) fn take(&mut self, id: u16) -> Buf {
         self.with_kernel_count -= 1;
         self.level.taken(self.with_kernel_count);
@@ -118,13 +119,13 @@ impl ProvidedBuffers {
 /// The number of buffers that the kernel should have, adapted over time.
 #[derive(Debug)]
 struct Level {
-    /// The target number of buffers, with `least ≤ wanted ≤ most`.
+    /// The number of buffers that the kernel should have, with `least ≤ wanted ≤ most`.
     wanted: usize,
     least: usize,
     most: usize,
-    /// The smallest number that the kernel had in this period.
+    /// The smallest number of buffers that the kernel had in this period.
     fewest: usize,
-    /// Buffers that the kernel will still fill in this period.
+    /// Number of buffers that the kernel will still fill in this period.
     left: u32,
 }
 
@@ -132,7 +133,7 @@ impl Level {
     /// The initial number of buffers, which fit into a core's second-level cache with other data.
     const LEAST: usize = 64;
 
-    /// Buffers that the kernel fills in a period.
+    /// Number of buffers that the kernel fills in a period.
     const PERIOD: u32 = 1 << 16;
 
     fn new(most: usize) -> Level {
@@ -140,14 +141,14 @@ impl Level {
         Level { wanted: least, least, most, fewest: least, left: Level::PERIOD }
     }
 
-    /// Raises the level, because there were too few buffers.
+    /// Doubles the wanted number, up to the maximum, because there were too few buffers.
     fn raise(&mut self) {
         self.wanted = (2 * self.wanted).min(self.most);
         (self.fewest, self.left) = (0, Level::PERIOD);
     }
 
-    /// Notes that the kernel has filled a buffer and has so many left. If half of the buffers would
-    /// have been enough for a whole period, the level is halved.
+    /// Notes that the kernel has filled a buffer and has `available` left. If half of the buffers
+    /// would have been enough for a whole period, the wanted number is halved.
     fn taken(&mut self, available: usize) {
         self.fewest = self.fewest.min(available);
         self.left -= 1;

@@ -22,14 +22,14 @@ use crate::endpoint::hang_up_reason;
 use crate::sockets::{Flow, PATIENCE, Phase, Target};
 use crate::{Error, Owner, Ring, RingEvent, SocketsConfig};
 
-/// The connections of a ring's sockets.
+/// The table of a worker's connections over io_uring.
 pub(super) type Table = crate::sockets::Table<RingPlace>;
 
-/// The provided-buffer group of the receives.
+/// The number of the receives' group of provided buffers.
 const GROUP: u16 = 0;
 
-/// Vectors of bounded receives allocated at start: enough unless many peers send payloads at the
-/// same time.
+/// Number of vectors for bounded receives that are allocated at start: enough unless many peers
+/// send payloads at the same time.
 const DIRECTS: usize = 64;
 
 /// The receives of a worker's sockets.
@@ -38,14 +38,15 @@ pub(super) struct Receiver {
     provided: ProvidedBuffers,
     receive_buffers: usize,
     /// Vectors that no bounded receive uses. More are allocated when more connections receive in
-    /// this way than ever before, at most one for each.
+    /// this way than ever before, at most one for each connection.
     #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
     directs: Vec<Box<Direct>>,
-    /// Buffers of bounded receives that are not lent.
+    /// Small buffers of bounded receives that are neither in use nor lent.
     looks: Vec<Buf>,
-    /// Connections that wait for receive buffers, in order of arrival.
+    /// Indices of connections that wait for receive buffers, in order of arrival.
     starved: VecDeque<u32>,
-    /// Connections whose bounded receives have ended.
+    /// Indices of connections that receive no more in this turn, as their bounded receives have
+    /// ended.
     resting: Vec<u32>,
 }
 
@@ -63,7 +64,7 @@ impl Receiver {
         })
     }
 
-    /// Takes back a receive buffer, provided or small.
+    /// Takes back a lent receive buffer, a provided or a small one.
     pub(super) fn give(&mut self, buf: Buf) {
         if (buf.index() as usize) < self.receive_buffers {
             self.provided.give(buf);
@@ -73,7 +74,8 @@ impl Receiver {
         }
     }
 
-    /// Receives into provided buffers, if the connection is read and no receive is in flight.
+    /// Starts a receive into provided buffers, if the connection is read and no receive of it is in
+    /// flight.
     pub(super) fn start(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         let place = &mut conn.kernel;
@@ -86,10 +88,9 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Queues a receive.
+    /// Queues the entry of a receive for the ring.
     ///
-    /// # Safety
-    /// As [`Ring::push`].
+    /// The memory to which the entry points must stay as [`Ring::push`] demands.
     unsafe fn push(&self, table: &Table, index: u32, entry: squeue::Entry) {
         let data = Operation::Receive.data(index, table[index].generation);
         // SAFETY: the caller promised what the entry needs.
@@ -112,7 +113,7 @@ impl Receiver {
         }
     }
 
-    /// Watches for the end of a connection that is not received from.
+    /// Makes the kernel watch for the end of a connection that is not received from.
     fn watch(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         if !conn.is_live() || std::mem::replace(&mut conn.kernel.is_watched, true) {
@@ -125,8 +126,8 @@ impl Receiver {
         unsafe { self.ring.push(Owner::SOCKETS, data, entry) };
     }
 
-    /// Handles the completion of a watch. Returns the reason of the connection's end; while the
-    /// connection is received from, the receive reports it.
+    /// Handles the completion of a watch. Returns the reason if the connection has ended. While the
+    /// connection is received from, the receive reports its end.
     pub(super) fn hung_up(
         &mut self,
         table: &mut Table,
@@ -185,8 +186,8 @@ impl Receiver {
         ended
     }
 
-    /// Queues the connection for receive buffers; an [`end_turn`](Receiver::end_turn) that finds
-    /// some ends the wait.
+    /// Queues the connection for receive buffers, of which there are none. An
+    /// [`end_turn`](Receiver::end_turn) that finds some ends the wait.
     fn starve(&mut self, table: &mut Table, index: u32) {
         self.provided.ran_dry();
         if !std::mem::replace(&mut table[index].kernel.is_starved, true) {
@@ -194,7 +195,8 @@ impl Receiver {
         }
     }
 
-    /// Receives again on connections whose bounded receives have ended, and on starved ones.
+    /// Starts receives on connections whose bounded receives have ended, and on those that wait for
+    /// buffers.
     pub(super) fn end_turn(&mut self, table: &mut Table) {
         self.receive_rested(table);
         self.receive_starved(table);
@@ -215,7 +217,8 @@ impl Receiver {
         }
     }
 
-    /// Receives into a buffer of the caller as soon as the receive in flight has ended.
+    /// Makes the connection's next bytes arrive in `target`, as soon as the receive in flight has
+    /// ended. Returns the buffer if another one is expected to be filled.
     pub(super) fn receive_into(
         &mut self,
         table: &mut Table,
@@ -259,7 +262,7 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Starts a receive of a few bytes; returns `false` if no small buffer is free.
+    /// Starts a bounded receive into a small buffer; returns `false` if no small buffer is free.
     fn receive_little(&mut self, table: &mut Table, index: u32) -> bool {
         let Some(mut look) = self.looks.pop() else { return false };
         let mut direct = self.directs.pop().unwrap_or_else(Direct::new);
@@ -277,7 +280,8 @@ impl Receiver {
         true
     }
 
-    /// Processes the completion of a bounded receive.
+    /// Processes a completion while the connection has the memory of a bounded receive. Returns the
+    /// reason if the connection has ended.
     fn received_bounded(
         &mut self,
         table: &mut Table,
@@ -311,7 +315,8 @@ impl Receiver {
         ended
     }
 
-    /// Adds events for directly received bytes, and for those behind them.
+    /// Adds the events for `came` bytes of a direct receive: those in the payload's buffer, and
+    /// those behind them in `look`.
     fn filled(&mut self, table: &mut Table, index: u32, look: Option<Buf>, came: usize) {
         let id = table.id(index);
         let conn = &mut table[index];
@@ -332,8 +337,8 @@ impl Receiver {
         }
     }
 
-    /// Handles bytes that came by another receive: those of the expected payload are copied into
-    /// its buffer.
+    /// Handles bytes that came by another receive than a direct one. Bytes of the expected payload
+    /// are copied into its buffer; the others become an event.
     fn divert(&mut self, table: &mut Table, index: u32, mut buf: Buf, len: usize) {
         let id = table.id(index);
         let conn = &mut table[index];
@@ -387,8 +392,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the payload buffer of a connection without a receive in flight, with the bytes that
-    /// have come.
+    /// Returns the connection's payload buffer by an event, with the bytes that have come. No
+    /// receive of it may be in flight.
     fn release_direct(&mut self, table: &mut Table, index: u32) {
         let id = table.id(index);
         let mut direct = table[index].kernel.direct.take().expect("the caller looked");
@@ -399,7 +404,7 @@ impl Receiver {
         self.directs.push(direct);
     }
 
-    /// Receives again on connections whose bounded receives have ended and for which no payload is
+    /// Starts receives on connections whose bounded receives have ended and for which no payload is
     /// expected.
     fn receive_rested(&mut self, table: &mut Table) {
         while let Some(index) = self.resting.pop() {
@@ -416,7 +421,7 @@ impl Receiver {
     }
 }
 
-/// Returns the reason if a receive with this result ends the connection.
+/// Returns the reason if a receive with this result ends the connection; `None` if it goes on.
 fn end_of(result: i32) -> Option<CloseReason> {
     match result {
         0 => Some(CloseReason::Peer),

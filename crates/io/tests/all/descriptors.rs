@@ -1,5 +1,6 @@
-//! Too few descriptors: arrivals wait until there are some again, and who is connected is served
-//! meanwhile. In a process of its own, because the limit holds for the whole process.
+//! A test with too few descriptors: new connections wait until there are some again, and old ones
+//! are served meanwhile. It runs in a process of its own, because the limit holds for the whole
+//! process.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +14,7 @@ use nearflash_io::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Set in the process that runs the test.
+/// The environment variable that is set in the process that runs the test.
 const ALONE: &str = "NEARFLASH_DESCRIPTORS_ALONE";
 
 #[test]

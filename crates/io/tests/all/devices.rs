@@ -1,4 +1,5 @@
-//! Files as devices: the conformance suite on every way to reach them, and how opening goes wrong.
+//! Tests of files as devices: the conformance suite on every way to reach them, and the errors of
+//! opening.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,11 +13,11 @@ use flash::{Exclusive, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use nearflash_io::{Clock, Network, Owner, Reactor, Ring, Sockets, SocketsConfig, carve};
 
-/// A directory that goes away with its value.
+/// A directory that is removed when this value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// On the file system of the build, or in memory.
+    /// Creates a directory on the file system of the build, or on one in memory.
     fn new(name: &str, in_memory: bool) -> Scratch {
         let root = if in_memory { "/dev/shm" } else { env!("CARGO_TARGET_TMPDIR") };
         let path = Path::new(root).join(format!("nearflash-{name}-{}", std::process::id()));
@@ -42,7 +43,7 @@ struct Way {
     direct: bool,
     registered: bool,
     granularity_bytes_min: usize,
-    /// `true` if the file stands behind a block device of 4 KiB sectors.
+    /// `true` if the volume is a block device of 4 KiB sectors, with the file behind it.
     block_device: bool,
 }
 
@@ -54,7 +55,8 @@ const PLAIN: Way = Way {
     block_device: false,
 };
 
-/// A block device with 4 KiB sectors whose data is in a file; goes away with its value.
+/// A block device with 4 KiB sectors whose data is in a file. It is removed when this value is
+/// dropped.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
@@ -94,7 +96,7 @@ fn locks_of(volume: &FileVolume) -> Arc<RangeLocks> {
     })
 }
 
-/// A queue with what is around every device of the server.
+/// Returns the queue in the layer that the server puts around every device of files.
 fn surround<D: Device>(inner: D, volume: &FileVolume, locks: &Arc<RangeLocks>) -> Exclusive<D> {
     let granule = volume.granularity_bytes();
     let class = contract::SizeClass { bytes: Exclusive::<D>::scratch_bytes(granule), count: 2 };
@@ -102,7 +104,8 @@ fn surround<D: Device>(inner: D, volume: &FileVolume, locks: &Arc<RangeLocks>) -
     Exclusive::with_granularity(inner, locks.clone(), scratch, granule)
 }
 
-/// Lets a ring's world turn, for as long as a device would wait.
+/// Enters the kernel once, and waits there until `wake_at` or for 10 ms. Returns the time
+/// afterwards.
 fn turn(ring: &Ring, clock: &Clock, wake_at: Option<Instant>) -> Instant {
     let now = clock.now();
     let wait = match wake_at {
@@ -181,7 +184,8 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
         &mut self.pool
     }
 
-    /// A turn may be as short as a microsecond, a sync as long as a second.
+    /// Returns a number that suffices as a turn may be as short as a microsecond, and a sync as
+    /// long as a second.
     fn turns_max(&self) -> usize {
         30_000_000
     }
@@ -242,12 +246,14 @@ fn a_file_of_large_granules_behind_threads_conforms() {
     conformance::run(&mut Files::new("threads-granules", way, through_threads));
 }
 
-/// Lets a thread's world turn.
+/// A function that makes one pass of a thread, waits until the time if that is later, and returns
+/// the time.
 type Pass<'a> = dyn FnMut(Option<Instant>) -> Instant + 'a;
-/// A thread's queue to a file.
+/// A thread's queue to a file, with its buffers and its passes.
 type FileSide<'a, D> = Side<'a, Exclusive<D>, &'a mut Pass<'a>>;
 
-/// Two threads with a queue each to one file: one writes, the other reads the same blocks.
+/// Writes blocks of one file in a thread and reads them in another, each with a queue of its own.
+/// Returns whether the volume says that it tears blocks, and what the reader saw.
 fn read_beside_writes<D: Device>(
     in_memory: bool,
     direct: bool,
@@ -304,7 +310,7 @@ fn a_block_device_conforms() {
     assert!(complaint(&device, Some(1 << 40), options).contains("fewer than"));
 }
 
-/// A file system of one megabyte; goes away with its value.
+/// A file system of 1 MiB. It is unmounted when this value is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {

@@ -1,6 +1,6 @@
-//! Receives into buffers of the receiver's choice: no byte is lost, doubled or out of its place,
-//! whatever the receiver expects and when, and the buffer comes back before the connection goes.
-//! Every test runs over io_uring and over epoll, through TCP and through Unix sockets.
+//! Tests of receives into buffers of the receiver's choice: no byte is lost, doubled or out of its
+//! place, whatever the receiver expects and when, and the buffer comes back before the connection
+//! goes. Every test runs over io_uring and over epoll, through TCP and through Unix sockets.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ over_every! {
     a_connection_changes_hands_while_it_is_received_into
 }
 
-/// The byte at this place of the stream.
+/// Returns the byte at this offset of the stream that tests send.
 fn byte(place: usize) -> u8 {
     (place ^ place >> 8 ^ place >> 16) as u8
 }
@@ -30,11 +30,12 @@ fn config() -> SocketsConfig {
     }
 }
 
-/// A sender of the stream, and whoever receives it.
+/// A sender of the stream, and its receiver.
 struct Pair<N: Network> {
     sender: End<N>,
     dialled: ConnId,
-    /// Bytes that were sent, and frames that have not left.
+    /// Number of bytes that were given to the sender's sockets, and below of frames that have not
+    /// left.
     sent: usize,
     leaving: usize,
     receiver: End<N>,
@@ -79,7 +80,7 @@ impl<N: Network> Pair<N> {
         self.leaving += 1;
     }
 
-    /// The sender's turn.
+    /// Runs one turn of the sender.
     fn push(&mut self) {
         for event in self.sender.poll() {
             self.leaving -= usize::from(matches!(event, NetEvent::Sent { .. }));
@@ -93,7 +94,7 @@ impl<N: Network> Pair<N> {
     }
 }
 
-/// Checks bytes that came against the stream.
+/// Checks that `bytes` are those of the stream from offset `got` on, and advances `got`.
 fn check(got: &mut usize, bytes: &[u8]) {
     for (n, found) in bytes.iter().enumerate() {
         assert!(*found == byte(*got + n), "byte {} of the stream", *got + n);
@@ -101,7 +102,7 @@ fn check(got: &mut usize, bytes: &[u8]) {
     *got += bytes.len();
 }
 
-/// Numbers that look like chance.
+/// A generator of pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -164,7 +165,7 @@ fn every_byte_comes_once_and_in_its_place<N: Network>(listener: Listener) {
     assert!(direct > whole / 4, "{direct} bytes came where they belong");
 }
 
-/// Turns until a buffer comes back: where its bytes begin, and how many they are.
+/// Runs turns until a buffer comes back. Returns the offset and the number of its received bytes.
 fn await_filled<N: Network>(end: &mut End<N>) -> (usize, usize) {
     for _ in 0..2000 {
         end.end_turn();

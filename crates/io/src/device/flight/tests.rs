@@ -1,4 +1,4 @@
-//! Traces of system calls and their results.
+//! Tests of requests as traces of system calls and their results.
 
 use contract::SlotTable;
 
@@ -44,7 +44,8 @@ fn a_short_write_goes_on_at_the_next_granule() {
     assert_eq!(flight.advance(4096, shared), Some(Status::Ok));
 }
 
-/// A process that adopts the file would take the record for a cleared one.
+/// A journal breaks when a record cannot be cleared. A process that adopts the file would take the
+/// record for a cleared one.
 #[test]
 fn a_file_whose_journal_is_broken_is_not_passed_on() {
     let path = std::env::temp_dir().join(format!("nearflash-flight-{}-broken", std::process::id()));

@@ -1,4 +1,5 @@
-//! Crashes between any two system calls, with a disk that forgets what was not synced.
+//! Tests of the journal: crashes between any two system calls, with a disk that forgets what was
+//! not synced.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,7 +15,7 @@ const BLOCKS: u64 = 64;
 const FIRST: Range = Range::new(8, 17);
 const SECOND: Range = Range::new(32, 24);
 
-/// A file behind a volatile cache: what is not synced is lost in a crash, or not, sector by sector.
+/// A file behind a volatile cache. A crash loses any sectors that were not synced.
 struct Disk {
     file: File,
     pending: Vec<(u64, Vec<u8>)>,
@@ -66,7 +67,8 @@ impl Machine {
         FileVolume::open(directory.join("volume"), size, FileOptions::default()).unwrap()
     }
 
-    /// Carries one system call out; the result is what the kernel would say.
+    /// Carries out one system call on the simulated disks; returns the result that the kernel would
+    /// give.
     fn make(&mut self, call: Call, flight: &Flight) -> i32 {
         let disk = match call.target {
             Target::Data => &mut self.data,
@@ -104,7 +106,7 @@ impl Machine {
         self.volume = Self::open(&self.directory, None);
     }
 
-    /// The one byte that fills the range.
+    /// Returns the byte that fills the range; panics if the range is torn.
     fn mark(&self, range: Range) -> u8 {
         let mut data = vec![0; range.bytes()];
         self.data.file.read_exact_at(&mut data, range.lba * 512).unwrap();
@@ -132,7 +134,7 @@ impl Drop for Machine {
     }
 }
 
-/// Carries out a step. Returns `true` if it was the request's last.
+/// Carries out the request's next system call, if it is ready. Returns `true` if it was the last.
 fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
     let volume = machine.volume.clone();
     if !flight.is_ready(&volume.shared) {
