@@ -29,7 +29,7 @@ pub struct Faults {
     pub seed: u64,
 }
 
-/// A pause of the device, as garbage collection makes.
+/// A periodic pause of the device, like those of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Period in submissions: each `every`th submission begins a stall.
@@ -38,7 +38,7 @@ pub struct Stall {
     pub lasts: Duration,
 }
 
-/// A device with [`Faults`].
+/// A queue to a device, into which [`Faults`] are injected.
 #[derive(Debug)]
 pub struct Faulty<D> {
     inner: D,

@@ -67,7 +67,7 @@ pub enum Source {
     Ftl {
         /// The device below, neither `null:` nor `ftl:`.
         member: Box<Source>,
-        /// The wishes for a new volume.
+        /// The options of the volume.
         wishes: FtlWishes,
     },
 }

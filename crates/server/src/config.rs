@@ -240,8 +240,8 @@ impl Config {
         self.limits.connections.unwrap_or(65_536)
     }
 
-    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
-    /// configured.
+    /// Returns the NVMe subsystems with their NQNs, or one subsystem of all namespaces if none is
+    /// configured. The server itself names the first one if it has no NQN.
     pub(crate) fn named_subsystems(&self) -> Vec<Subsystem> {
         self.subsystems_named(crate::machine::own_name)
     }
@@ -252,8 +252,8 @@ impl Config {
         self.subsystem.first().is_none_or(|first| first.nqn.is_none())
     }
 
-    /// Returns the subsystems with their names, or one subsystem of all namespaces if none is
-    /// configured. `own` names the first one if it has no name.
+    /// Returns the NVMe subsystems with their NQNs, or one subsystem of all namespaces if none is
+    /// configured. `own` returns the NQN of the first one if it has none.
     pub(crate) fn subsystems_named(&self, own: impl FnOnce() -> String) -> Vec<Subsystem> {
         let mut all = match self.subsystem.is_empty() && !self.is_settled {
             true => vec![Subsystem::default()],

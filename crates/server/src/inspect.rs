@@ -117,7 +117,7 @@ pub struct Files {
     state: Option<String>,
 }
 
-/// The surroundings of a command: the running server, and the output.
+/// The environment of a command: how it reaches the running server, and how it prints.
 pub struct Beside<'a> {
     /// Connects to the running server.
     pub client: &'a dyn Fn() -> Result<Client, ClientError>,

@@ -264,7 +264,7 @@ impl Live {
         }
     }
 
-    /// Returns the namespaces that the server serves, by number.
+    /// Returns the namespaces that the server serves, sorted by number.
     pub(crate) fn spaces(&self) -> Vec<Space> {
         self.lock().world.spaces.clone()
     }

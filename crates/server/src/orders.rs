@@ -34,7 +34,7 @@ impl Marks {
         };
     }
 
-    /// Returns true if the listener's mark is set.
+    /// Returns `true` if the listener is in the set.
     pub(crate) fn has(&self, id: ListenerId) -> bool {
         let word = self.0[usize::from(id.place()) / 64].load(Ordering::Acquire);
         word >> (id.place() % 64) & 1 == 1
@@ -209,7 +209,7 @@ impl Orders {
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Orders a listener to refuse connections, or to accept them again.
+    /// Orders a listener to refuse new connections if `turns`, else to accept them again.
     pub(crate) fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
         self.tell(wakers, || Order::Refuse(listener, turns));

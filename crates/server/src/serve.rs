@@ -55,7 +55,7 @@ use crate::upgrade::{
 use crate::volumes::{ONE_WORKER, Through, Volume, nothing};
 use crate::watchdog;
 
-/// The parts that every worker is made of.
+/// The parts from which each worker of a server is built.
 pub(crate) struct Plan {
     pub(crate) places: Arc<Places>,
     pub(crate) shared: Arc<Parts>,
@@ -157,7 +157,7 @@ impl Plan {
         Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
     }
 
-    /// Returns the objects that live changes work on.
+    /// Returns the parts of the server that never change, which live changes use.
     fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
         Ground {
             places: self.places.clone(),

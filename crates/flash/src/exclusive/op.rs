@@ -160,7 +160,7 @@ fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
     (first * PAGE_BLOCKS, last * PAGE_BLOCKS + PAGE_BLOCKS - 1)
 }
 
-/// Returns `true` if the command holds its range alone.
+/// Returns `true` if the command claims its range alone, so that no other request may be in it.
 pub(super) fn is_alone(command: Command, granule: u64, locks: &RangeLocks) -> bool {
     let mode = |range| mode(command, range, granule, locks.plain_writes);
     command.range().is_some_and(|range| mode(range) == Mode::Alone)

@@ -19,7 +19,7 @@ pub struct Counters {
     pub pages_read: u64,
     /// Pages that the host wrote.
     pub pages_written: u64,
-    /// Programs of host pages.
+    /// Program operations of dies for pages that the host wrote.
     pub programs: u64,
     /// Pages that garbage collection copied.
     pub pages_copied: u64,

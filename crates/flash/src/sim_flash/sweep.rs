@@ -8,7 +8,7 @@ use super::engine::{Engine, unit};
 use super::model::Model;
 use crate::Chance;
 
-/// An offered load: 4 KiB requests at random addresses and random times (Poisson).
+/// An offered load: requests of equal size at random addresses and random times (Poisson).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Requests per second.

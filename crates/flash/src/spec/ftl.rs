@@ -25,7 +25,7 @@ const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
 const STREAMS_FORM: &str = "1, 3 or 6";
 const VIRTUAL_FORM: &str = "a multiple of 4KiB below 16TiB, like 1TiB";
 
-/// The keys of the options, for error messages.
+/// The keys of the options of `ftl:` devices, for error messages.
 pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams, ftl.virtual";
 
 impl FtlWishes {

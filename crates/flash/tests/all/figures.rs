@@ -42,8 +42,8 @@ impl Target {
         offer(&self.preset.model(), 1.0, load(iops, reads, requests))
     }
 
-    /// Measures the load at a p95 of 500 µs, adds a line that compares it with `meant`, and asserts
-    /// the tolerance.
+    /// Measures the load at which reads have a p95 of 500 µs, adds a line that compares it with
+    /// `meant`, and asserts that the two differ by at most [`TOLERANCE`].
     fn rate(&self, text: &mut String, reads: f64, meant: f64) {
         let found = iops_at(&self.preset.model(), 1.0, 500.0, load(meant, reads, 300_000));
         let off = found / meant - 1.0;

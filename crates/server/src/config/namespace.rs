@@ -99,7 +99,8 @@ impl Config {
         all
     }
 
-    /// Returns the namespaces, sorted by number. `rooms` are the devices, in their order.
+    /// Returns the namespaces, sorted by number. `rooms` has an entry for each device, in the order
+    /// of the configuration.
     ///
     /// # Errors
     /// Fails with all mistakes of the namespaces.

@@ -45,7 +45,8 @@ const OF_THEIR_PLACE: [(&str, &str); 6] = [
     ("subsystem", "nqn"),
 ];
 
-/// The tables, and the schema's names of their entries.
+/// The tables of a configuration file, each with the name that the JSON Schema gives to the type of
+/// its entries.
 const TABLES: [(&str, &str); 9] = [
     ("device", "AddDevice"),
     ("listen", "AddListener"),

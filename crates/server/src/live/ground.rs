@@ -14,7 +14,7 @@ use crate::places::Places;
 /// The parts of a running server that never change.
 pub(crate) struct Ground {
     pub(crate) places: Arc<Places>,
-    /// The tables in which workers look up listeners.
+    /// The tables that all workers share: of namespaces, access rules, listeners and fences.
     pub(crate) shared: Arc<Parts>,
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,

@@ -28,7 +28,7 @@ pub(super) struct Inner {
     /// The served state: the configuration with its changes, the namespaces and the configuration
     /// of the NVMe fabric.
     pub(super) world: Arc<World>,
-    /// The listeners, by number.
+    /// The open listeners, sorted by number.
     pub(super) open: Vec<Open>,
     /// Closed listeners that may still have connections.
     pub(super) departed: Vec<ListenAt>,
@@ -97,7 +97,8 @@ impl Inner {
         }
     }
 
-    /// Derives the configuration anew, and keeps the namespaces and the fabric.
+    /// Derives the configuration of the served state anew, from `base` and the changes. The
+    /// namespaces and the NVMe fabric of the state stay as they are.
     pub(super) fn refresh_config(&mut self) {
         let config = self.changes.made_to(&self.base);
         let World { spaces, nvme, .. } = &*self.world;

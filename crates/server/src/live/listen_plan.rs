@@ -17,8 +17,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Returns the changes from open listeners to wanted ones. A listener whose URL stays the same
-    /// stays open, even if its number is another one now. `is_named` tells whether `listener ana`
-    /// has named a number.
+    /// stays open, even if its number is another one now. `is_named` returns `true` for the number
+    /// of a listener for which an operator has set an ANA state.
     ///
     /// # Errors
     /// Only a restart can make the changes, for the reason returned.

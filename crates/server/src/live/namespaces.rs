@@ -196,7 +196,8 @@ fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
     })
 }
 
-/// Changes the subsystems so that a new namespace is exported in those named `nqns` only.
+/// Changes the subsystems so that a new namespace is exported by those whose NQNs are in `nqns`,
+/// and by no other.
 fn export(
     world: &World,
     changes: &mut Changes,
@@ -222,18 +223,21 @@ fn export(
     Ok(())
 }
 
-/// Returns the namespaces of a subsystem, as pairs of identifier and number.
+/// Returns the namespaces of a subsystem, as pairs of the identifier for NVMe hosts (NSID) and the
+/// server's number.
 pub(super) fn exports(world: &World, subsystem: &spec::Subsystem) -> Vec<(u32, u16)> {
     crate::config::exports(subsystem, &world.spaces).expect("what is served was checked")
 }
 
-/// Returns a free identifier in a subsystem: the server's number of the namespace, if free.
+/// Returns an NSID that no namespace of a subsystem has: the server's number of the namespace if
+/// possible, else the lowest free one.
 pub(super) fn vacant_nsid(listed: &[(u32, u16)], number: u16) -> u32 {
     let is_free = |nsid: &u32| listed.iter().all(|(taken, _)| taken != nsid);
     [u32::from(number)].into_iter().chain(1..).find(is_free).expect("there are enough")
 }
 
-/// Writes the list of a subsystem's namespaces into the changes.
+/// Records in the changes that a subsystem exports these namespaces, which are pairs of NSID and
+/// the server's number.
 pub(super) fn list(changes: &mut Changes, subsystem: &spec::Subsystem, listed: Vec<(u32, u16)>) {
     changes.subsystems.insert(subsystem.name(), Some(subsystem.with_namespaces(listed)));
 }
@@ -288,11 +292,10 @@ pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     }
 }
 
-/// The qualified name of each subsystem, with the identifiers of its namespaces by namespace
-/// number.
+/// The NQN of each subsystem, with the NSIDs of its namespaces by the server's namespace number.
 type ByNumber = Vec<(String, HashMap<u16, u32>)>;
 
-/// Returns the identifiers of the namespaces that NVMe hosts see in each subsystem; nothing if no
+/// Returns the NSIDs of the namespaces that NVMe hosts see in each subsystem; nothing if no
 /// listener ever spoke NVMe.
 fn exported(world: &World) -> ByNumber {
     let seen = world.nvme.iter().flat_map(|_| &world.config.subsystem);

@@ -31,7 +31,7 @@ impl Open {
         self.socket.kept.endpoint()
     }
 
-    /// Returns the listener as NVMe hosts discover it.
+    /// Returns the listener with its address, from which the NVMe fabric derives a port.
     pub(super) fn entrance(&self) -> Entrance<'_> {
         Entrance { at: &self.at, endpoint: self.endpoint() }
     }

@@ -255,7 +255,7 @@ impl Reconciler {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }
 
-    /// Publishes this state to readers.
+    /// Publishes this state as the one that the server reports.
     pub(super) fn show(&self, inner: &Inner) {
         *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
     }

@@ -169,7 +169,8 @@ impl<'a> Reload<'a> {
     }
 
     /// Creates and changes the tenants of the configuration, except those with live changes.
-    /// Returns the refused ones, which stay as they were, and the steps that undo the rest.
+    /// Returns a message for each refused tenant, which stays as it was, and the batch of the
+    /// changes, which can be undone.
     fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Batch) {
         let (mut later, mut begun) = (Vec::new(), Batch::default());
         let mut kept: Vec<Tenant> = Vec::new();
@@ -202,7 +203,7 @@ impl<'a> Reload<'a> {
     }
 
     /// Removes the tenants that only the configuration `before` had, once no served object names
-    /// them any more. Returns the reasons of the tenants that stay.
+    /// them any more. Returns, for each tenant that stays, the reason.
     fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
         let mut later = Vec::new();
         let stay: HashSet<String> =

@@ -5,7 +5,8 @@ use proto::nvme::{Fabric, Reserved};
 use super::Inner;
 use super::kept_reservation::KeptReservation;
 
-/// Restores the stored reservations, and stores changes from now on.
+/// Restores the stored reservations in the fabric. If there is a state file, the fabric answers
+/// later changes of persistent reservations only once they are stored.
 pub(super) fn restore(fabric: &Fabric, inner: &Inner) {
     for kept in &inner.changes.reservations {
         let is_it = inner.world.uuid_of(&kept.subsystem, kept.nsid) == Some(kept.uuid);

@@ -11,7 +11,7 @@ use crate::listen::ListenAt;
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) world: Arc<World>,
-    /// The listeners, by number.
+    /// The open listeners, sorted by number.
     pub(super) open: Vec<Open>,
     /// Closed listeners that may still have connections.
     departed: Vec<ListenAt>,

@@ -19,7 +19,7 @@ use crate::places::Disk;
 pub(super) struct World {
     /// The configuration. Its tenants may be out of date; the registry has the current ones.
     pub(super) config: Config,
-    /// The namespaces by number.
+    /// The namespaces, sorted by number.
     pub(super) spaces: Vec<Space>,
     /// The configuration of the NVMe fabric, if a listener ever spoke NVMe.
     pub(super) nvme: Option<nvme::Config>,
@@ -97,7 +97,8 @@ impl World {
 }
 
 /// Returns the changes of namespaces to tell workers, in two lists: first additions (new, larger or
-/// newly writable ones), then removals. A namespace with both is in both lists.
+/// newly writable ones), then removals (removed, smaller or newly read-only ones). A namespace with
+/// both is in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
         let found = list.binary_search_by_key(&number, |space| space.number);

@@ -62,7 +62,7 @@ pub(super) struct Offer {
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     offer: Mutex<Offer>,
-    /// The number of offers so far.
+    /// The number of times that the offer was replaced.
     changes: AtomicU64,
     stop: AtomicBool,
     /// Set when no probe is in flight and none will follow.

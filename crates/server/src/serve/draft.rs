@@ -159,7 +159,7 @@ fn check_packets(
     }
 }
 
-/// Checks the files of the admin API.
+/// Checks the files of the admin API: the audit log, and those for `https://`.
 fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
     if let Some(audit) = &admin.audit {
         mistakes.take(Place::In("admin", "audit"), AuditFile::foresee(audit));

@@ -33,7 +33,7 @@ impl Preview {
         Ok(Preview { base, config, changes, state })
     }
 
-    /// Returns the set-up of the server.
+    /// Returns the server's set-up, as `nearflash state` exports it.
     pub(crate) fn setup(&self) -> Setup {
         Setup::of(&self.config)
     }

@@ -23,8 +23,8 @@ pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> 
     }
 }
 
-/// Returns the path of the state file for a command that inspects a configuration without the
-/// environment of the system's server.
+/// Returns the path of the state file for a command that inspects a server's configuration. The
+/// command lacks the environment of the system's service, so the service's directory is tried too.
 ///
 /// # Errors
 /// The user may not look whether the file exists.

@@ -40,7 +40,8 @@ pub(super) struct Departures<'a> {
     pub(super) hand_over: &'a mut HandOver,
     pub(super) grounds: Arc<Grounds>,
     pub(super) talk: Talk,
-    /// The number of this take-over.
+    /// The number of this conversation with a successor, which tells its events from those of
+    /// earlier ones.
     number: u64,
     /// The connections that were shown to the successor and still belong to this process, by
     /// ticket.
@@ -54,7 +55,8 @@ pub(super) struct Departures<'a> {
 }
 
 impl<'a> Departures<'a> {
-    /// Returns the departures to the process at the other end of `talk`; none has begun.
+    /// Creates the departures to the process at the other end of `talk`, with no connection on its
+    /// way.
     pub(super) fn new(hand_over: &'a mut HandOver, talk: Talk) -> Departures<'a> {
         static TALKS: AtomicU64 = AtomicU64::new(0);
         let grounds = hand_over.grounds();
@@ -71,12 +73,12 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Returns the number of connections that belong to the successor.
+    /// Returns the number of connections that were handed over to the successor.
     pub(super) fn given(&self) -> usize {
         self.given
     }
 
-    /// Returns the number of connections that stay.
+    /// Returns the number of connections that stay with this process.
     pub(super) fn kept(&self) -> usize {
         self.kept
     }
@@ -150,7 +152,8 @@ impl<'a> Departures<'a> {
         connections.iter().filter(|connection| connection.listed.can_leave).count()
     }
 
-    /// Waits until everything on its way to the hand-over thread has arrived or failed.
+    /// Waits until no connection is on its way to the successor any more, and counts those that
+    /// stay.
     fn settle(&mut self) -> Result<(), String> {
         let mut lull = 0;
         while lull < 5 || !self.shown.is_empty() {
@@ -207,8 +210,9 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Shows connections to the successor. A connection that does not fit into a message stays.
-    /// After any failure, each connection is kept here or returned to its worker.
+    /// Shows connections to the successor, which checks whether it can take them; they still belong
+    /// to this process. A connection that does not fit into a message stays. After any failure,
+    /// each connection is kept here or returned to its worker.
     fn show_all(&mut self, parcels: impl IntoIterator<Item = Box<Parcel>>) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
@@ -308,7 +312,7 @@ impl<'a> Departures<'a> {
         self.hand_over.give_back(parcel);
     }
 
-    /// Takes back all connections that were shown.
+    /// Takes back all connections that were shown, and returns them to their workers.
     pub(super) fn take_all_back(&mut self) {
         for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
             self.take_back(parcel, shelved);

@@ -136,7 +136,8 @@ struct ClientTenant {
 /// The predecessor's report after everything that can move has moved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Left {
-    /// Names of clients' connections that it still has: tenant, client in hexadecimal, connection.
+    /// The names of clients' connections that the predecessor still has: tenant, client in
+    /// hexadecimal, connection.
     pub(super) names: Vec<(String, String, u32)>,
     /// The number of connections that stay with the predecessor.
     pub(super) connections: usize,
@@ -257,8 +258,8 @@ impl ServerInventory {
         removals.filter(|_| self.removed.iter().all(is_number))
     }
 
-    /// Returns the position of the predecessor's device with this identity; `None` if there is none
-    /// that is not among `found`.
+    /// Returns the position, in the predecessor's list, of a device that has this identity and is
+    /// not among `found`; `None` if there is none.
     pub(super) fn find_device(&self, identity: Option<&str>, found: &[usize]) -> Option<usize> {
         let is_it = |n: &usize| Some(self.devices[*n].identity.as_str()) == identity;
         (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))

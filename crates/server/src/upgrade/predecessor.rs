@@ -24,7 +24,7 @@ use super::talk::{Message, Over, unexpected};
 use super::{knock, notify};
 use crate::places::Disk;
 
-/// The time limit for everything that was stopped to come to rest.
+/// The time limit for the workers to stop accepting, and for requests that exclude others to end.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
 /// The time that the successor gets to serve, before this process answers operators again and
@@ -40,7 +40,7 @@ const GIVEN_UP: &str = "the new process does not answer and was ended";
 /// A take-over on the side of the predecessor.
 pub(super) struct Predecessor<'a> {
     departures: Departures<'a>,
-    /// The successor, once it has said hello.
+    /// The successor's process; `None` until it has said hello.
     successor: Option<Process>,
     changes: Changes,
 }
@@ -56,7 +56,7 @@ struct Changes {
 }
 
 impl<'a> Predecessor<'a> {
-    /// Hands over to the process at the other end of the stream.
+    /// Hands this server over to the process at the other end of the stream.
     ///
     /// # Errors
     /// The hand-over failed. Everything that was not given is as before.
@@ -199,7 +199,8 @@ impl<'a> Predecessor<'a> {
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
-    /// Hands everything that is left to the successor.
+    /// Tells the successor that everything except the connections that stay is now its own, and
+    /// waits until it has confirmed that.
     fn commit(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         let mut left = Left { connections: self.departures.kept(), ..Left::default() };

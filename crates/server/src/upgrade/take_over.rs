@@ -75,13 +75,14 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }
 }
 
-/// A connection that the predecessor has shown and not yet given, with its socket and its client's
-/// name.
+/// A connection that the predecessor has shown and not yet given, with its socket and a guard that
+/// keeps the name of the client's connection.
 pub(super) type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
 
 /// A taken connection on its way to a worker.
 pub(super) struct Landing {
-    /// A guard that keeps the tenant registered while the connection is offered.
+    /// A guard that keeps the name of the client's connection until the connection has landed at a
+    /// worker.
     _adopted: Option<Adopted>,
     offers: usize,
 }
@@ -267,8 +268,9 @@ impl TakeOver<'_> {
         self.grounds.live.fabric().iter().for_each(|fabric| fabric.hold(held));
     }
 
-    /// Imports the controller whose connections this process owns from now on. Returns `None` if
-    /// they are only a part of its connections.
+    /// If these tickets are those of a shown controller, imports the controller, which belongs to
+    /// this process from now on. Returns `None` if some of its tickets are missing, or the import
+    /// fails.
     fn admit(&mut self, tickets: &[u64]) -> Option<()> {
         let Some((cntlid, all)) = tickets.first().and_then(|first| self.controllers.remove(first))
         else {
@@ -375,7 +377,7 @@ impl TakeOver<'_> {
         Ok((cntlid, shown))
     }
 
-    /// Returns the number of connections that there is room for.
+    /// Returns the number of further connections that there is room for.
     fn room(&self) -> usize {
         let connections: usize = self.grounds.spread.connections().iter().sum();
         self.grounds.connections_max.saturating_sub(connections + self.shown.len())

@@ -32,7 +32,8 @@ impl Volume {
         }
     }
 
-    /// Checks that the named device is on the disk that served it before.
+    /// Checks that the named device is on the disk with the identity `kept`, which served it
+    /// before. Without `kept`, any disk fits.
     ///
     /// # Errors
     /// Fails if the device is on another disk, or on a disk that cannot be identified.

@@ -32,7 +32,7 @@ const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 /// The number of connections that may be on their way beside those of the gathered controllers.
 const SLACK: u16 = 16;
 
-/// The reason for a controller to stay that is larger than a message.
+/// The reason why a controller that is larger than one message stays.
 const MUCH: &str = "its connections have more under way than fits one message (256 MiB)";
 
 /// The connections of a controller that have come from their workers: by queue identifier, the
