@@ -96,9 +96,9 @@ impl World {
     }
 }
 
-/// Returns the changes of namespaces to tell workers, in two lists: first additions (new, larger or
-/// newly writable ones), then removals (removed, smaller or newly read-only ones). A namespace with
-/// both is in both lists.
+/// Returns the changes of namespaces to tell workers, in two lists: first additions (new, larger,
+/// renamed or newly writable ones), then removals (removed, smaller or newly read-only ones). A
+/// namespace with both is in both lists.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     fn of(list: &[Space], number: NamespaceId) -> Option<&Space> {
         let found = list.binary_search_by_key(&number, |space| space.number);
