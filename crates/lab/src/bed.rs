@@ -12,35 +12,36 @@ use qos::calibrate::{Mix, Offer, Outcome};
 
 use sim::Arena;
 
-/// Maximum number of requests in flight: that of a few workers.
+/// Maximum number of requests in flight at the device: that of a few workers.
 pub const IN_FLIGHT_MAX: usize = 8192;
 
-/// The most bytes of all buffers in flight.
+/// Maximum bytes of the buffers of all requests in flight.
 const BUFFER_BYTES_MAX: usize = 256 << 20;
 
-/// The share of a run, at its beginning, that is not measured.
+/// The share of a run, at its beginning, that is warm-up and not measured.
 pub const WARMUP: f64 = 0.2;
 
-/// The pause of the device between runs, so that one does not affect the next.
+/// The idle virtual time of the device between two runs, so that one run does not affect the next.
 const REST: Duration = Duration::from_secs(1);
 
-/// The interval of checks of a run, in requests.
+/// The interval between two checks for an overload or a stop, in requests of the load.
 const LOOK_GAP: u64 = 2_000;
 
-/// The factor above the longest relevant latency at which a run is ended as an overload.
+/// A run is ended as an overload when its median read latency exceeds the largest latency of
+/// interest times this.
 const GIVE_UP: f64 = 10.0;
 
-/// The number of measured reads from which on a run may be ended as an overload.
+/// The number of measured reads below which a run is never ended as an overload.
 const COUNT_MIN: u64 = 1_000;
 
 /// The reason why a run has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Requests failed, this many.
+    /// This many requests ended in errors.
     Errors(u64),
     /// Requests are in flight, but the device reports no next event.
     Stuck,
-    /// The caller stopped the run.
+    /// `is_stopped` returned `true`.
     Stopped,
 }
 
@@ -61,8 +62,9 @@ pub struct Bed<D> {
 type LoadOn<'a, D> = Generator<&'a mut Local<D>>;
 
 impl<D: Device> Bed<D> {
-    /// Creates a bed for a device by two queues to it, which have nothing in flight. A run whose
-    /// latencies grow far beyond `latency_max_us` is given up as an overload.
+    /// Creates a bed for a device from two idle queues to it, one for the load and one for the
+    /// probes. A run whose median read latency grows far beyond `latency_max_us` is ended as an
+    /// overload.
     pub fn new(queues: [D; 2], latency_max_us: u32, seed: u64) -> Self {
         let bytes = queues[0].geometry().blocks * BLOCK_BYTES as u64;
         let path = |queue: D| {
@@ -81,16 +83,16 @@ impl<D: Device> Bed<D> {
         }
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of requests, probes included, that were measured in all runs.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Offers a load to the device and waits until all requests have ended. Calls `is_stopped` now
-    /// and then.
+    /// Offers a load to the device and waits until all of its requests have ended. Calls
+    /// `is_stopped` now and then, and ends the run early if it returns `true`.
     ///
     /// # Errors
-    /// Returns the reason why there is no outcome.
+    /// Returns the reason why the run has no outcome.
     pub fn offer(
         &mut self,
         offer: &Offer,
@@ -137,14 +139,15 @@ impl<D: Device> Bed<D> {
     }
 }
 
-/// The reason why a run ended early.
+/// The reason why a run ended early: the device is overloaded, or the caller stopped the run.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Drowning,
     Stopped,
 }
 
-/// A run under way.
+/// The state of one run: the virtual time, the tallies of load and probes, and the reason of an
+/// early end, if any.
 struct Run {
     now: Instant,
     tallies: [Tally; 2],
@@ -152,7 +155,7 @@ struct Run {
 }
 
 impl Run {
-    /// Steps from event to event until everything has ended.
+    /// Steps from event to event until the run's time is over and no request is in flight.
     fn drive<D: Device>(
         &mut self,
         sources: &mut [LoadOn<'_, D>],
@@ -189,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Ends the run if further measurement is pointless.
+    /// Ends the run if the device is overloaded or the caller has stopped it.
     fn look<D: Device>(
         &mut self,
         sources: &mut [LoadOn<'_, D>],
@@ -218,18 +221,19 @@ impl Run {
     }
 }
 
-/// Returns the maximum number of requests of this size in flight, on a queue for `queue` requests.
+/// Returns the maximum number of requests of `bytes` bytes in flight, on a device queue with room
+/// for `queue` requests.
 pub fn in_flight(bytes: usize, queue: usize) -> usize {
     (BUFFER_BYTES_MAX / bytes).min(IN_FLIGHT_MAX).min(queue)
 }
 
-/// Returns the probes beside an offer, as an offer.
+/// Returns the probes of an offer as an offer of their own: reads of 4 KiB at `probe_iops`.
 pub fn probes(offer: &Offer) -> Offer {
     let mix = Mix { read_percent: 100, bytes: PAGE_BYTES, is_probed: false };
     Offer { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
 }
 
-/// The most requests in flight on the probes' queue of a simulated device.
+/// Maximum number of requests in flight on the probes' queue of a simulated device.
 const PROBES_IN_FLIGHT_MAX: usize = 1024;
 
 /// A bed for the simulated device of a spec.
@@ -255,7 +259,7 @@ impl FlashBed {
         self.bed.bytes
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of requests, probes included, that were measured in all runs.
     pub fn requests(&self) -> u64 {
         self.bed.requests
     }
@@ -263,7 +267,7 @@ impl FlashBed {
     /// Offers a load, like [`Bed::offer`].
     ///
     /// # Errors
-    /// Returns the reason why there is no outcome.
+    /// Returns the reason why the run has no outcome.
     pub fn offer(
         &mut self,
         offer: &Offer,
@@ -273,7 +277,8 @@ impl FlashBed {
     }
 }
 
-/// Returns the generator's settings for an offer to one queue of a device.
+/// Returns the settings of the load generator for an offer to the first `span_bytes` bytes of a
+/// device, with at most `in_flight` requests in flight.
 pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Shape {
     let seconds = Duration::from_secs_f64(offer.seconds);
     Shape {
@@ -294,8 +299,9 @@ pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Sha
     }
 }
 
-/// Returns the outcome of a run of this many seconds, from the tally of the load and that of the
-/// reads whose latency counts (its own, or the probes').
+/// Returns the rate of `load` and the latencies of `reads` over `seconds` measured seconds. `reads`
+/// is the tally of the probes, or of the load itself without probes. Latencies are infinite if
+/// `is_overload`.
 pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> Outcome {
     let latency = &reads.read.latency;
     let micros = |nanos: f64| if is_overload { f64::INFINITY } else { nanos / 1e3 };
@@ -307,8 +313,8 @@ pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> 
     }
 }
 
-/// Returns `true` if latencies are so far above the relevant ones that the rest of the run is
-/// pointless.
+/// Returns `true` if at least 1 000 reads were measured and their median is more than ten times
+/// `latency_max_us`, so that the device is overloaded.
 pub fn is_drowning(tally: &Tally, latency_max_us: f64) -> bool {
     let read = &tally.read.latency;
     let p50_us = || read.value_at_quantile(0.5) as f64 / 1e3;

@@ -53,7 +53,8 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Measures like the command with these arguments, for other commands of this program.
+/// Runs `nearflash bench` with these command-line words inside this process, for other commands of
+/// the program. Returns the report, or the reason of the failure.
 pub(crate) fn measure<'a>(words: impl Iterator<Item = &'a &'a str>) -> Result<Report, String> {
     let arguments = Words::try_parse_from(words).map_err(|error| error.to_string())?.arguments;
     run(&arguments).map_err(|problem| match problem {

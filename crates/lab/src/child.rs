@@ -1,4 +1,4 @@
-//! Child processes: a server for the commands that measure one.
+//! Child processes: servers and helpers for the commands that measure a server.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The running children, which are ended by a signal to stop.
+/// The process ids of the running children, which are ended when a signal ends this program.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Ends the children before the program when a signal arrives.
+/// Starts a thread that ends the children, and then the program, when a signal to stop arrives.
 pub(crate) fn end_with_us() -> Result<(), String> {
     let mut signals =
         Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
@@ -27,20 +27,21 @@ pub(crate) fn end_with_us() -> Result<(), String> {
     Ok(())
 }
 
-/// A child process that prints `ready URL …` when it serves, and ends on SIGTERM.
+/// A server in a child process, which prints `ready URL …` when it serves and ends on SIGTERM.
 pub(crate) struct Server {
     helper: Helper,
-    /// The listening addresses, in the order of the server's arguments.
+    /// The addresses where the server listens, in the order of its arguments.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 impl Server {
-    /// Starts `nearflash serve` with these arguments.
+    /// Starts `nearflash serve` with the arguments `words` and without the admin API.
     pub(crate) fn start(words: &[String]) -> Result<Server, String> {
         Server::start_with_admin("none", words)
     }
 
-    /// Starts `nearflash serve` with these arguments and the admin API at this address.
+    /// Starts `nearflash serve` with the arguments `words` and the admin API at `admin`, a URL or
+    /// `none`.
     pub(crate) fn start_with_admin(admin: &str, words: &[String]) -> Result<Server, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         let mut command = Command::new(program);
@@ -77,7 +78,7 @@ impl Server {
         self.addresses[0]
     }
 
-    /// Returns the number of the process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.helper.child.id()
     }
@@ -92,7 +93,7 @@ impl Server {
     }
 }
 
-/// Any child process, which ends with this one at the latest.
+/// A child process that is ended, at the latest, when this value is dropped.
 pub(crate) struct Helper {
     child: Child,
 }

@@ -22,20 +22,22 @@ use crate::bench::connect;
 /// The interval at which all threads publish their measurements, at the same times.
 const REPORT_GAP: Duration = Duration::from_millis(50);
 
-/// The time after which every running thread has published its measurements.
+/// The time after a report's due time at which every running thread has published its measurements.
 const REPORT_DELAY: Duration = Duration::from_millis(20);
 
 /// A client of the crowd.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// The tenant it belongs to; empty for the server's choice.
+    /// The tenant that the client names to the server; empty for the tenant that the server
+    /// chooses.
     pub(crate) tenant: String,
     pub(crate) read_percent: u8,
     pub(crate) request_bytes: usize,
     pub(crate) connections: usize,
     /// Maximum number of requests in flight on each connection.
     pub(crate) queue_depth: usize,
-    /// Requests a second, evenly spaced and mixed; `None` for a closed loop.
+    /// Requests a second, evenly spaced, with reads and writes evenly mixed; `None` for a closed
+    /// loop.
     pub(crate) rate: Option<f64>,
 }
 
@@ -82,8 +84,8 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// Connects all clients, and starts their loads together on the first bytes of the server's
-    /// namespace. Random choices derive from `seed`.
+    /// Connects all clients, and starts their loads together on the first `span_bytes` bytes of the
+    /// server's namespace. Random choices derive from `seed`.
     pub(crate) fn start(
         address: SocketAddr,
         members: Vec<Member>,
@@ -114,8 +116,8 @@ impl Crowd {
         Ok(Crowd { tallies, threads, running, clock })
     }
 
-    /// Waits until the threads have published their measurements up to the next multiple of `gap`,
-    /// and returns that time; `None` when all have ended.
+    /// Waits for the next time that is a multiple of `gap` and at which all threads have published
+    /// their measurements, and returns that time; `None` when all threads have ended.
     pub(crate) fn next(&self, gap: Duration) -> Option<Instant> {
         let now = self.clock.now();
         let multiple = now.since(Instant::ZERO).as_nanos() / gap.as_nanos() + 1;
@@ -124,7 +126,8 @@ impl Crowd {
         (self.running.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout)).then_some(at)
     }
 
-    /// Adds the measurements of each member since the last call, in order.
+    /// Adds what each member measured since the last call to its entry of `sums`, in the order of
+    /// the members.
     pub(crate) fn collect(&self, sums: &mut [Tally]) {
         for (sum, tally) in sums.iter_mut().zip(self.tallies.iter()) {
             let mut tally = tally.lock().expect("no holder panics");
@@ -133,7 +136,7 @@ impl Crowd {
         }
     }
 
-    /// Waits for the end, and returns the error if there is one.
+    /// Waits until all threads have ended. Returns the first member's error, if any.
     pub(crate) fn join(self) -> Result<(), String> {
         let join = |thread: JoinHandle<Result<(), String>>| match thread.join() {
             Ok(result) => result,
@@ -142,7 +145,8 @@ impl Crowd {
         self.threads.into_iter().map(join).fold(Ok(()), Result::and)
     }
 
-    /// Waits for the end, and returns the measurements of each member.
+    /// Waits until all threads have ended. Returns what each member measured since the last
+    /// `collect`, in order.
     pub(crate) fn finish(self) -> Result<Vec<Tally>, String> {
         let tallies = self.tallies.clone();
         self.join()?;
@@ -182,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Opens a connected path to the server.
+    /// Connects to the server and returns the path for the member's requests.
     fn path<N: Network>(&self, reactor: &N::Reactor) -> Result<Remote<N>, String> {
         let member = &self.member;
         let seed = self.shape.seed;
@@ -211,7 +215,7 @@ impl Client {
         Ok(Remote::new(initiator, None, false))
     }
 
-    /// Takes the client's turns until it is finished.
+    /// Takes the generator's turns until its load is finished, and publishes its measurements.
     fn drive<P: Path>(&self, reactor: &impl Reactor, generator: &mut Generator<P>) {
         let mut report_at = Instant::ZERO;
         io::run(reactor, &self.clock, SpinPolicy { spin: Duration::ZERO }, |now| {

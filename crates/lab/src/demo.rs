@@ -1,6 +1,6 @@
-//! `nearflash demo`: Figure 5 of the paper. Four tenants share a simulated flash drive, first as
-//! they like, then with the scheduler that keeps its promises: at full rate on a simulated clock, and
-//! live on this machine.
+//! `nearflash demo`: Figure 5 of the paper. Four tenants share a simulated flash drive, first
+//! without and then with the scheduler that keeps promises. Act 1 runs at the paper's full rate on
+//! a simulated clock, act 2 live on this machine.
 
 mod board;
 mod live;
@@ -28,7 +28,7 @@ pub struct Args {
     slow: Option<u32>,
 }
 
-/// The exit code for a machine too busy to judge the promises.
+/// The exit code if the machine was too busy to judge whether the promises were kept.
 const UNDECIDED: u8 = 2;
 
 const INTRODUCTION: &str = "\

@@ -7,16 +7,16 @@ use client::load::Tally;
 use crate::crowd::Member;
 use crate::stage::Promise;
 
-/// The price of a 4 KiB write on device A in tokens; a read in a mixed load costs one.
+/// The price of a 4 KiB write on device A, in tokens; a 4 KiB read in a mixed load costs one.
 const WRITE_TOKENS: f64 = 10.0;
 
 /// Bytes of every request.
 const REQUEST_BYTES: usize = 4096;
 
-/// The share of the sent requests that must have been served.
+/// The smallest share of the sent requests that must be answered for a promise to be kept.
 const SERVED_LEAST: f64 = 0.99;
 
-/// A tenant of the paper.
+/// A tenant of Figure 5: its name, its share of reads, and its promised rate on device A.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PaperTenant {
     pub(crate) name: &'static str,
@@ -33,15 +33,15 @@ pub(crate) const TENANTS: [PaperTenant; 4] = [
     PaperTenant { name: "D", read_percent: 25, iops: None },
 ];
 
-/// The share of its promised 70 K requests that B sends in the second scenario.
+/// The share of its promised 70 K requests a second that B sends in the second scenario.
 pub(crate) const B_SENDS_LESS: f64 = 45e3 / 70e3;
 
-/// The drive that the tenants share.
+/// A drive for the tenants of Figure 5, with what is promised on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drive {
     /// The promised 95th percentile of the latency of reads.
     pub(crate) p95: Duration,
-    /// The promised share of the paper's rates.
+    /// The promised rates on this drive, as a share of the paper's rates.
     pub(crate) share: f64,
     /// Tokens a second that the drive serves at the promised latency.
     pub(crate) tokens: f64,
@@ -54,22 +54,22 @@ pub(crate) const PAPER: Drive =
 /// The simulated drive `sim:small`, which a machine with two processors keeps up with.
 pub(crate) const SMALL: Drive = Drive { p95: Duration::from_millis(1), share: 0.05, tokens: 23e3 };
 
-/// The spec of the small drive.
+/// The spec of the small drive, as `--device` takes it.
 pub(crate) const SMALL_SPEC: &str = "sim:small?size=256MiB";
 
-/// Bytes of the small drive, which are in memory.
+/// Bytes of the small drive, whose data is in memory.
 pub(crate) const SMALL_BYTES: u64 = 256 << 20;
 
-/// A service level objective.
+/// A tenant's service level objective on a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slo {
     pub(crate) iops: f64,
-    /// 95th percentile of the latency of reads.
+    /// The bound of the 95th percentile of the latency of reads.
     pub(crate) p95: Duration,
 }
 
 impl PaperTenant {
-    /// Returns the tenant's SLO on a drive.
+    /// Returns the tenant's SLO on a drive; `None` if it is best effort.
     pub(crate) fn slo(&self, drive: Drive) -> Option<Slo> {
         Some(Slo { iops: self.iops? * drive.share, p95: drive.p95 })
     }
@@ -80,7 +80,7 @@ impl PaperTenant {
         Promise { name: self.name, read_percent: self.read_percent, slo }
     }
 
-    /// Returns the tenant's client, which sends this share of the promised rate. Without a promise
+    /// Returns the tenant's client, which sends `share` times the promised rate. Without a promise
     /// the client sends as fast as it can.
     pub(crate) fn member(&self, drive: Drive, share: f64) -> Member {
         let rate = self.slo(drive).map(|slo| slo.iops * share);
@@ -95,24 +95,24 @@ impl PaperTenant {
         }
     }
 
-    /// Returns the tokens of an average request of its mix.
+    /// Returns the mean tokens of a request in the tenant's mix of reads and writes.
     pub(crate) fn tokens(&self) -> f64 {
         let reads = f64::from(self.read_percent) / 100.0;
         reads + (1.0 - reads) * WRITE_TOKENS
     }
 }
 
-/// The results of a tenant over a period.
+/// The rates a second and the read latency of a tenant over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Got {
     pub(crate) iops: f64,
-    /// 95th percentile of its reads, in nanoseconds.
+    /// 95th percentile of the tenant's read latency, in nanoseconds.
     pub(crate) p95_nanos: f64,
     pub(crate) tokens: f64,
 }
 
 impl Got {
-    /// Returns the results that a client measured in so many seconds.
+    /// Returns the results of a client that measured `tally` in `seconds` seconds.
     pub(crate) fn of(tally: &Tally, seconds: f64) -> Got {
         let (reads, writes) = (tally.read.count as f64, tally.write.count as f64);
         Got {
@@ -122,7 +122,8 @@ impl Got {
         }
     }
 
-    /// Returns true if the results keep the promise to a tenant that sends this share of its rate.
+    /// Returns `true` if the results keep `slo` for a tenant that sends `share` times its promised
+    /// rate.
     pub(crate) fn meets(&self, slo: Slo, share: f64) -> bool {
         self.p95_nanos <= slo.p95.as_nanos() as f64 && self.iops >= SERVED_LEAST * share * slo.iops
     }

@@ -1,4 +1,5 @@
-//! `nearflash ftl create|check|show`: volumes of flash translation on members that nobody serves.
+//! `nearflash ftl create|check|show`: makes, checks and shows volumes of flash translation that no
+//! server has open.
 
 use std::process::ExitCode;
 
@@ -95,7 +96,8 @@ fn print(geometry: &translation::Geometry) {
     outln!("memory in service{most}: {}", size(geometry.memory_bytes()));
 }
 
-/// Formats bytes in the largest unit that is not above them, rounded to one decimal place.
+/// Formats a size in bytes in the largest binary unit that is not above it, with at most one
+/// decimal place.
 fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (bytes.max(1).ilog2() / 10).min(4);

@@ -1,5 +1,5 @@
-//! Measurements and demonstrations: the load generator's command, calibration, the demo, the
-//! figures of the paper in real and in virtual time, and their plots.
+//! Measurements and demonstrations of nearflash: the commands `bench`, `calibrate`, `demo` and
+//! `reproduce`, the paper's figures in real and in virtual time, and their plots.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -1,5 +1,5 @@
-//! Measures the parts of a remote read's latency that no setting of a machine shows, in a fraction of
-//! a second each.
+//! Measurements of the parts of a remote read's latency that no setting of a machine shows. Each
+//! takes a fraction of a second.
 #![allow(clippy::disallowed_methods, reason = "the module measures time")]
 
 use std::io::{Read, Write};
@@ -8,13 +8,13 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of samples of each latency.
+/// The number of samples of a round trip; other latencies take a quarter as many.
 const SAMPLES: usize = 1000;
 
-/// Bytes of each copy: more than caches hold.
+/// Bytes of each copy of memory: more than caches hold.
 const COPY_BYTES: usize = 64 << 20;
 
-/// Latencies in whole microseconds.
+/// The distribution of a measured latency, in whole microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {
     /// The median.
@@ -49,7 +49,8 @@ pub fn wake_up() -> Latencies {
     Latencies::of(sleeper.join().expect("it only receives"))
 }
 
-/// Measures the round trip of 64 bytes over loopback, between threads that block.
+/// Measures the round trip of 64 bytes over a TCP connection of loopback, between threads that
+/// block.
 ///
 /// # Errors
 /// Returns the error of a socket that cannot be opened, connected or used, or that stays silent.
@@ -81,7 +82,7 @@ pub fn round_trip() -> std::io::Result<Latencies> {
     Ok(Latencies::of(times))
 }
 
-/// Measures how late a thread wakes from a sleep of 100 µs.
+/// Measures by how much a thread wakes too late from a sleep of 100 µs.
 pub fn timer() -> Latencies {
     const ASKED: Duration = Duration::from_micros(100);
     let late = (0..SAMPLES / 4).map(|_| {
@@ -92,7 +93,7 @@ pub fn timer() -> Latencies {
     Latencies::of(late.collect())
 }
 
-/// Measures copies of memory on one core, in gigabytes per second.
+/// Measures the speed of copies of memory on one core, in gigabytes (10⁹ bytes) a second.
 pub fn copying() -> f64 {
     let source = vec![1_u8; COPY_BYTES];
     let mut target = vec![0_u8; COPY_BYTES];

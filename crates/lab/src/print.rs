@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// The exit status of a program that SIGPIPE (13) has ended, used when the output is closed.
 const UNREAD: u8 = 128 + 13;
 
-/// The error of a line that was not printed, on its way to [`run`].
+/// The error of a write to standard output, thrown by [`print`] and caught by [`run`].
 struct Unprinted(io::Error);
 
 /// Prints like `print!`, in a command that [`run`] runs.
@@ -29,13 +29,13 @@ macro_rules! outln {
     ($($words:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// Prints like `eprintln!`, and ignores a closed output.
+/// Prints like `eprintln!`, but ignores a closed standard error instead of panicking.
 #[macro_export]
 macro_rules! errln {
     ($($words:tt)*) => { $crate::print::complain(format_args!($($words)*)) };
 }
 
-/// Prints to standard output. If the output is closed, the command ends.
+/// Prints to standard output. If the output is closed, unwinds to [`run`], which ends the command.
 pub fn print(words: Arguments<'_>) {
     let mut output = io::stdout().lock();
     if let Err(error) = output.write_fmt(words) {
@@ -45,15 +45,16 @@ pub fn print(words: Arguments<'_>) {
     }
 }
 
-/// Writes a line to standard error, if that is open.
+/// Writes a line to standard error. Ignores errors, such as a closed output.
 pub fn complain(words: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{words}");
 }
 
-/// Runs a command until it ends, or until its output is closed.
+/// Runs a command until it ends or its standard output is closed. For a closed output, returns the
+/// exit code of SIGPIPE.
 ///
 /// # Errors
-/// Returns the error of the command, or of its output.
+/// Returns the error of the command, or another error of standard output.
 pub fn run(command: impl FnOnce() -> Result<ExitCode, String>) -> Result<ExitCode, String> {
     catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|thrown| {
         let Unprinted(error) = match thrown.downcast::<Unprinted>() {

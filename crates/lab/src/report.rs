@@ -1,4 +1,4 @@
-//! The results of a measurement, as a table for people and as JSON for programs.
+//! The results of a `bench` measurement, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use client::load::{Failure, Side, Tally};
 use serde::Serialize;
 
-/// The result of a measurement.
+/// The results of all threads of a measurement.
 #[derive(Debug)]
 pub(crate) struct Report {
     headline: String,
@@ -23,15 +23,15 @@ pub(crate) struct Report {
 pub(crate) struct End {
     /// The first few verification failures.
     pub(crate) failures: Vec<Failure>,
-    /// Arrivals that were never sent.
+    /// The number of requests of an open loop that were due but never sent.
     pub(crate) unsent: u64,
-    /// Requests that had not ended some seconds after the end of the load.
+    /// The number of requests that had not ended some seconds after the end of the load.
     pub(crate) stuck: usize,
     /// Number of lost connections.
     pub(crate) losses: u64,
 }
 
-/// The JSON object. Programs rely on its fixed shape.
+/// The results as one JSON object. Programs rely on its fixed shape.
 #[derive(Debug, Serialize)]
 struct Json {
     iops: f64,
@@ -63,11 +63,11 @@ struct JsonLatency {
     max: f64,
 }
 
-/// The quantiles of a table, with their titles.
+/// The quantiles of latencies that the table shows, with their titles.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 impl Report {
-    /// Returns the measurement of a run of `seconds`.
+    /// Creates the report of a measurement that took `seconds` without its warm-up.
     pub(crate) fn new(
         headline: &str,
         request_bytes: usize,
@@ -80,7 +80,7 @@ impl Report {
         Report { headline, request_bytes, seconds: seconds.as_secs_f64(), tally, end, has_probe }
     }
 
-    /// Returns true if no request failed and no read returned wrong data.
+    /// Returns `true` if no request failed and no read returned wrong data.
     pub(crate) fn is_good(&self) -> bool {
         self.errors() == 0 && self.tally.verify_failures == 0
     }
@@ -95,12 +95,12 @@ impl Report {
         &self.tally.write
     }
 
-    /// Returns the requests a second.
+    /// Returns the completed requests a second.
     pub(crate) fn iops(&self) -> f64 {
         self.per_second(self.tally.count())
     }
 
-    /// Returns the number of requests that failed or did not end.
+    /// Returns the number of requests that ended in errors or did not end.
     pub(crate) fn errors(&self) -> u64 {
         self.tally.errors + self.end.stuck as u64
     }
@@ -145,7 +145,7 @@ impl Report {
         }
     }
 
-    /// Returns the measurements as a table.
+    /// Returns the results as a table for a terminal, with remarks below.
     pub(crate) fn table(&self) -> String {
         let style = Style::of_terminal();
         let mut rows = vec![header()];
@@ -179,7 +179,7 @@ impl Report {
         row
     }
 
-    /// Appends remarks on errors, verification and lateness.
+    /// Appends remarks on errors, verification and lateness to `text`, bad ones in red.
     fn remarks(&self, text: &mut String, style: Style) {
         text.push('\n');
         let mut line = |bad: bool, words: String| {
@@ -234,7 +234,8 @@ fn header() -> Vec<String> {
     titles
 }
 
-/// Appends rows to the text, aligned in columns: the first to the left, the others to the right.
+/// Appends rows to `text` in aligned columns, the first column to the left and the others to the
+/// right. The first row is the heading.
 pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -260,7 +261,8 @@ impl Style {
     #[cfg(test)]
     pub(crate) const PLAIN: Style = Style { plain: true };
 
-    /// Returns the style that standard output can show.
+    /// Returns the style for standard output: with colours if it is a terminal and NO_COLOR is not
+    /// set.
     pub(crate) fn of_terminal() -> Style {
         let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
         Style { plain }

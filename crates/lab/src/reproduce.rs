@@ -1,9 +1,9 @@
-//! `nearflash reproduce`: the figures and tables of the ReFlex paper, measured and compared with
-//! the paper's.
+//! `nearflash reproduce`: the figures and tables of the ReFlex paper, measured here and compared
+//! with the paper.
 //!
 //! Figures that need more cores, tenants or flash than a small machine has run in virtual time
-//! (`crate::figures`), and a point of each is confirmed in real time. Figures about the machine's
-//! network and processors run in real time. Deliberately not here: the measurements themselves.
+//! (`crate::figures`), and a point of some is confirmed in real time. Figures about the machine's
+//! network and processors run in real time. Deliberately left out: the measurements themselves.
 
 mod confirm;
 mod fig4;
@@ -64,14 +64,14 @@ fn parse_name(text: &str) -> Result<&'static str, String> {
     })
 }
 
-/// Returns the names of all figures: the paper's first, in its order.
+/// Returns the names of all figures: those of the ReFlex paper in its order, then the others.
 fn names() -> impl Iterator<Item = &'static str> {
     let paper = ["fig1", "fig3", "table2", "fig4", "fig5", "fig6a", "fig6b", "fig6c"];
     let others = figures::ALL.iter().map(|(name, _)| *name);
     paper.into_iter().chain(others.filter(move |name| !paper.contains(name)))
 }
 
-/// Makes the requested figures; fails if a target was missed.
+/// Makes the requested figures and writes their files and the report. Fails if a target was missed.
 pub fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
     let machine = Machine::describe();
@@ -96,7 +96,8 @@ pub fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes one figure. Returns `None` if it was skipped.
+/// Makes one figure. Returns `None` if `--virtual-only` excludes it, since it is measured in real
+/// time only.
 fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
     let options = Options { seed: args.seed, quick: args.quick };
     if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use crate::child::Server;
 
-/// A tenant of the configuration.
+/// A tenant in the configuration of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise<'a> {
     pub(crate) name: &'a str,
     pub(crate) read_percent: u8,
-    /// The bound of the 95th percentile of reads, and requests a second; `None` for best effort.
+    /// The bound of the 95th percentile of read latency, and the promised requests a second; `None`
+    /// for best effort.
     pub(crate) slo: Option<(Duration, f64)>,
 }
 
-/// A device and tenants for a server to be started.
+/// The configuration of a server to be started: a device and tenants, in a temporary file.
 pub(crate) struct Stage {
     file: tempfile::NamedTempFile,
 }
 
 impl Stage {
-    /// Creates the configuration of a server of this device on loopback. A client belongs to the
-    /// tenant that its hello names.
+    /// Creates the configuration of a server of the device `spec` on loopback. A client belongs to
+    /// the tenant that its hello names.
     pub(crate) fn new(spec: &str, promises: &[Promise<'_>]) -> Result<Stage, String> {
         let failed = |e: std::io::Error| format!("cannot write a temporary file: {e}");
         let file = tempfile::NamedTempFile::new().map_err(failed)?;
@@ -30,12 +31,13 @@ impl Stage {
         Ok(Stage { file })
     }
 
-    /// Starts the server, with these additional arguments.
+    /// Starts the server, with the additional arguments `words`.
     pub(crate) fn serve(&self, words: &[&str]) -> Result<Server, String> {
         Server::start(&self.words(words))
     }
 
-    /// Starts the server with a dashboard on loopback, and returns the dashboard's address.
+    /// Starts the server with the admin API on loopback. Returns the server and the URL of its
+    /// dashboard.
     pub(crate) fn serve_with_dashboard(&self) -> Result<(Server, String), String> {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.map_err(|e| format!("no free port for the dashboard: {e}"))?;

@@ -1,5 +1,5 @@
-//! The time for which the machine kept a server and its clients from running although they were
-//! runnable. No scheduling of requests can avoid such stalls, so reports of latency state them.
+//! Stall times: how long the machine kept runnable threads of a server and its clients from
+//! running. No scheduling of requests can avoid stalls, so reports of latency state them.
 //!
 //! The kernel counts this time for each thread (`schedstat`), and the time that the host of a
 //! virtual machine took (`steal`). Both are sums, so single stalls cannot be told apart.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::report::time_text;
 
-/// The time of a tick of `/proc/stat`.
+/// The duration of a tick of `/proc/stat`.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The time for which runnable threads were kept from running, summed over threads or processors.
@@ -19,13 +19,13 @@ pub(crate) struct Kept {
     pub(crate) server: Duration,
     /// The time for which the clients' threads waited for a processor.
     pub(crate) clients: Duration,
-    /// The time in which the host ran other virtual machines.
+    /// The time, summed over processors, in which the host ran other virtual machines.
     pub(crate) host: Duration,
 }
 
 impl Kept {
-    /// Returns the stalls until now: of the server with this process id, of clients in this
-    /// process, and of the machine. Values that the kernel does not report are zero.
+    /// Returns the stall times until now: of the server with the process id `server`, of the
+    /// clients in this process, and of the machine. Times that the kernel does not report are zero.
     pub(crate) fn until_now(server: u32) -> Kept {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Kept {
@@ -35,7 +35,7 @@ impl Kept {
         }
     }
 
-    /// Returns the time added since `earlier`.
+    /// Returns the stall times since `earlier`.
     pub(crate) fn since(&self, earlier: &Kept) -> Kept {
         Kept {
             server: self.server.saturating_sub(earlier.server),
@@ -44,7 +44,7 @@ impl Kept {
         }
     }
 
-    /// Describes how long the server, the clients and the host each waited.
+    /// Returns the three stall times as text, with their units.
     pub(crate) fn text(&self) -> String {
         let [server, clients, host] =
             [self.server, self.clients, self.host].map(|time| time_text(time.as_nanos() as f64));
@@ -53,13 +53,14 @@ impl Kept {
         )
     }
 
-    /// Returns the time for which the server, its clients or the machine were kept from running.
+    /// Returns the sum of the stall times of the server, the clients and the machine.
     pub(crate) fn sum(&self) -> Duration {
         self.server + self.clients + self.host
     }
 }
 
-/// Returns the time for which the threads of a process waited for a processor.
+/// Returns the total time for which the threads of a process were runnable but did not run.
+/// `process` is an id or `self`.
 fn waited(process: &str) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
     let account = |thread: fs::DirEntry| {
@@ -69,13 +70,14 @@ fn waited(process: &str) -> Duration {
     threads.flatten().filter_map(account).sum()
 }
 
-/// Returns the second number of a thread's schedstat: the nanoseconds for which it was runnable but
-/// did not run.
+/// Parses the second number of a thread's schedstat: the nanoseconds for which the thread was
+/// runnable but did not run.
 fn waited_of_thread(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Returns the eighth number of the first line behind its name: stolen ticks over all processors.
+/// Parses the first line of `/proc/stat`: its eighth number is the time stolen by the host, in
+/// ticks over all processors.
 fn stolen(stat: &str) -> Option<Duration> {
     let ticks: u32 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     TICK.checked_mul(ticks)

@@ -1,23 +1,26 @@
-//! The load of `cargo xtask cost`: the real worker and a device of nothing under an instruction
-//! counter.
+//! The program that `cargo xtask cost` runs under an instruction counter: a real worker over a
+//! device that does nothing, or one operation of the registry of tenants.
 //!
 //! ```text
 //! cost pass|token memory|sockets TENANTS REQUESTS
 //! cost register|change|check|adjust TENANTS TIMES
 //! ```
 //!
-//! The worker serves its peers over a network made of memory, which leaves the worker alone, or over
-//! real sockets of loopback and a real ring; the peers are a process of their own then, which the
-//! counter does not see. The second form does something to a registry of so many tenants instead: one
-//! more comes and goes, one changes its SLO, one asks what would have to give for most of the device,
-//! the correction changes the price of writes.
+//! The first form serves peers. With `memory` they are simulated inside this process, so only the
+//! worker is counted. With `sockets` they are another process, which the counter does not see, and
+//! the worker has real TCP sockets of loopback and a real ring. The second form runs one operation
+//! TIMES times on a registry of TENANTS tenants: a tenant is registered and removed, a tenant's SLO
+//! is changed, an SLO is checked that needs most of the device, or the online correction changes
+//! the price of writes.
 //!
-//! Time is made up, and the load is the same in every run. Each tenant has one connection; half of
-//! the tenants have an SLO (the odd ones are best effort), none asks for more than its tokens. Every
-//! turn finds a full batch ready. With a few tenants each connection has many requests in flight,
-//! with thousands one each, which is the hard case: no tenant has two requests in a round.
+//! Time is made up, and the load is the same in every run. Each tenant has one connection. Tenants
+//! with even numbers have an SLO and the others are best effort; none asks for more than its
+//! tokens. Each turn finds a full batch of requests. With a few tenants each connection has many
+//! requests in flight; with thousands it has one each, which is the hard case: no tenant has two
+//! requests in a round.
 //!
-//! The instructions inside of `counted` are counted. Deliberately not here: the kernel.
+//! Only the instructions inside of `counted` and `asked` are counted. Deliberately left out: the
+//! kernel.
 
 mod memory;
 mod peers;
@@ -42,16 +45,17 @@ use worker::{
     Who, Worker,
 };
 
-/// Requests of a turn: the worker's batch.
+/// Maximum number of requests that the worker takes in a turn: its batch.
 const BATCH: usize = 64;
-/// Nanoseconds of a turn: a million requests a second.
+/// Nanoseconds of virtual time between two turns: a batch of 64 in 64 µs is a million requests a
+/// second.
 const TURN_NANOS: u64 = 64_000;
 /// Bytes of a request head of protocol version 2.
 const HEAD_BYTES: usize = 40;
-/// Blocks of the device.
+/// Number of 512-byte blocks of the null device: 1 GiB.
 const BLOCKS: u64 = 1 << 21;
 
-/// Returns the address of a tenant's peer. The worker finds the tenant by the address.
+/// Returns the loopback address of a tenant's peer, by which the worker finds the tenant.
 fn address(tenant: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + tenant))
 }
@@ -64,7 +68,8 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-/// Returns the heads of `count` reads of 4 KiB.
+/// Returns the heads of `count` reads of 4 KiB in protocol version 2, one after the other, with
+/// tags from 0.
 fn requests(count: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count * HEAD_BYTES);
     for tag in 0..count as u64 {
@@ -96,7 +101,8 @@ fn parts(tenants: usize) -> Arc<Parts> {
     })
 }
 
-/// Returns a registry of so many tenants on a device that is never the limit.
+/// Returns a registry of `tenants` tenants, every other one with an SLO, on a device whose rate is
+/// never the limit.
 fn registry(tenants: usize) -> Registry {
     let cost = CostModel::linear(1_000, 100).expect("sound prices");
     let rate = 1_600_000_000;
@@ -119,13 +125,15 @@ fn scheduler(tenants: usize) -> TokenScheduler {
     registry(tenants).scheduler(0, limits)
 }
 
-/// Runs an operation on a registry so many times; `false` for an unknown operation.
+/// Makes a registry of `tenants` tenants and runs an operation on it `times` times. Returns `false`
+/// if no operation is called `what`.
 fn ask(what: &str, tenants: usize, times: u64) -> bool {
     let mut registry = registry(tenants);
     asked(&mut registry, what, tenants, times)
 }
 
-/// Runs the counted part of the operation.
+/// Runs the operation `what` on the registry `times` times. This function is what the instruction
+/// counter counts.
 #[inline(never)]
 fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> bool {
     let now = Instant::ZERO;
@@ -157,7 +165,7 @@ fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> boo
     true
 }
 
-/// Creates a worker over this network.
+/// Creates a worker over `network`, with a null device behind the scheduler.
 fn worker<T: Transport, S: Scheduler>(
     network: T,
     scheduler: S,
@@ -175,8 +183,8 @@ fn worker<T: Transport, S: Scheduler>(
     )
 }
 
-/// Runs turns as long as `goes_on` returns `true`; after each, `between` is told whether it
-/// progressed.
+/// Runs turns of the worker while `goes_on` returns `true`; this is what the instruction counter
+/// counts. After each turn, calls `between` with whether the turn progressed.
 #[inline(never)]
 fn counted<T: Transport, S: Scheduler>(
     worker: &mut Worker<T, Null, S, ServerSession>,
@@ -191,19 +199,20 @@ fn counted<T: Transport, S: Scheduler>(
     }
 }
 
-/// Returns the number of requests that each tenant has in flight.
+/// Returns the number of requests that each tenant has in flight: two batches in all, and at least
+/// one a tenant.
 fn depth(tenants: usize) -> usize {
     if tenants > 2 * BATCH { 1 } else { 2 * BATCH / tenants }
 }
 
-/// Serves so many requests over the network in memory.
+/// Runs the worker over the network in memory until `requests` requests are answered.
 fn over_memory<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     let mut worker = worker(Memory::new(tenants, depth(tenants)), scheduler, tenants);
     let mut now = 1_000_000_000;
     counted(&mut worker, &mut now, |_| {}, |worker| worker.ports().0.answered < requests);
 }
 
-/// Serves so many requests of another process over sockets.
+/// Runs the worker over TCP sockets until a process of peers has sent `requests` requests and left.
 fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     io::raise_descriptor_limit();
     let ring = Ring::new().expect("io_uring");
@@ -228,7 +237,8 @@ fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     assert!(peers.wait().expect("the peers end").success(), "the peers were served");
 }
 
-/// Serves so many requests over the named network. Returns `false` for an unknown network.
+/// Serves `requests` requests over `memory` or `sockets`. Returns `false` for any other name of a
+/// network.
 fn serve<S: Scheduler>(scheduler: S, network: &str, tenants: usize, requests: u64) -> bool {
     match network {
         "memory" => over_memory(scheduler, tenants, requests),

@@ -1,4 +1,4 @@
-//! A network in memory: peers that send the next request when they have an answer.
+//! A network in memory. Its simulated peers send the next request when they have received a reply.
 
 use std::net::SocketAddr;
 
@@ -8,11 +8,12 @@ use contract::{
 
 use crate::{BATCH, HEAD_BYTES, address, hello, requests};
 
-/// The network in memory.
+/// A transport in memory, with one connection of a simulated peer for each tenant.
 #[derive(Debug)]
 pub(crate) struct Memory {
     conns: Vec<Conn>,
-    /// Connections with answered requests, in the order of the answers.
+    /// Indices of connections whose peers may send requests, in the order in which they became
+    /// ready.
     ready: Vec<usize>,
     events: Vec<NetEvent>,
     pub(crate) answered: u64,
@@ -20,9 +21,10 @@ pub(crate) struct Memory {
 
 #[derive(Debug)]
 struct Conn {
-    /// The buffer with as many requests as may be in flight; `None` while it is lent.
+    /// The buffer with the heads of as many requests as may be in flight; `None` while the worker
+    /// has it.
     requests: Option<Buf>,
-    /// Number of requests that the peer may still send.
+    /// Number of requests that the peer may send now: the depth less the requests in flight.
     credit: usize,
     is_ready: bool,
 }

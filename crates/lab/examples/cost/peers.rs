@@ -1,5 +1,5 @@
-//! Peers over real sockets, in a process of their own: each keeps its requests in flight and sends
-//! the next one when it has read an answer.
+//! Peers over real sockets, in a process of their own. Each keeps its connection's requests in
+//! flight, and sends the next ones when it has read the replies.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,11 +9,11 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::{address, hello, requests};
 
-/// Bytes of the head of a reply, and of the body of the reply to a hello.
+/// Bytes of the head of a reply, and of the body of the reply to a hello, in protocol version 2.
 const REPLY_BYTES: usize = 24;
 const HELLO_BODY_BYTES: usize = 24;
 
-/// Starts the process of the peers.
+/// Starts this program again as the process of the peers.
 pub(crate) fn start(server: SocketAddr, tenants: usize, requests: u64) -> Child {
     let own = std::env::current_exe().expect("a program");
     let mut command = Command::new(own);
@@ -21,7 +21,8 @@ pub(crate) fn start(server: SocketAddr, tenants: usize, requests: u64) -> Child 
     command.spawn().expect("the peers start")
 }
 
-/// Sends so many requests in all, `depth` at a time on each connection.
+/// Sends at least `total` reads in all, `depth` at a time on each of `tenants` connections, each
+/// batch when the previous one is answered.
 pub(crate) fn run(server: &str, tenants: usize, depth: usize, total: u64) {
     io::raise_descriptor_limit();
     let server = server.parse().expect("the server's address");
@@ -51,7 +52,7 @@ pub(crate) fn run(server: &str, tenants: usize, depth: usize, total: u64) {
     }
 }
 
-/// Connects to the server from the tenant's address.
+/// Connects to the server from the tenant's loopback address.
 fn connect(tenant: u32, server: SocketAddr) -> TcpStream {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
     let socket = socket.expect("enough descriptors");

@@ -1,5 +1,6 @@
-//! The way of a load to a server that speaks another storage protocol: connecting, waiting until
-//! the client is up, and making load through it. A [`Door`] has what the protocols differ in.
+//! The connection of a load thread to a server that speaks NVMe/TCP or NBD: connecting, waiting
+//! until the client is up, and making load through it. The trait [`Door`] has what the protocols
+//! differ in.
 
 use client::load::Path;
 use contract::Turn;
@@ -8,43 +9,45 @@ use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SpinPolicy};
 use super::job::{CONNECT_MAX, Job};
 use crate::report::End;
 
-/// News of a client since the last look.
+/// An event of a client: it is connected, or has lost its connections.
 pub(super) enum News<F, L> {
-    /// The client is connected, and has found this.
+    /// The client is connected. The value holds the facts that it found about the server.
     Up(F),
-    /// The client has lost its connections.
+    /// The client has lost its connections, or could not connect, for this reason.
     Lost(L),
 }
 
-/// The address and the options of a client of another storage protocol.
+/// The address of a server of another protocol than `reflex`, with the options of its clients.
 pub(super) trait Door: Sized {
-    /// The client.
+    /// The client of the protocol, through which a load generator sends requests.
     type Client<N: Network>: Path;
 
-    /// The facts about the server that a client finds when it is up.
+    /// The facts about the server that a client learns while it connects, such as the size in
+    /// bytes.
     type Found;
 
-    /// The reason that a client lost its connections.
+    /// The reason for which a client lost its connections or could not connect.
     type Loss;
 
-    /// Sets the number of connections that take requests.
+    /// Sets the number of connections of a client that is opened later.
     fn set_lanes(&mut self, lanes: usize);
 
-    /// Makes a client, which connects in its turns.
+    /// Creates a client. The client connects while its turns are taken.
     fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<Self::Client<N>, String>;
 
-    /// Returns the client's next news.
+    /// Returns the client's next event; `None` if nothing has happened.
     fn news<N: Network>(client: &mut Self::Client<N>) -> Option<News<Self::Found, Self::Loss>>;
 
-    /// Returns whether there was a connection before the loss, and a note about it.
+    /// Returns `true` if the client was connected before the loss, and a note about the loss for
+    /// the user.
     fn note(loss: &Self::Loss) -> (bool, String);
 
-    /// Explains why a client does not come up, and what to do about it; `None` if it takes too
-    /// long.
+    /// Returns why a client does not come up and what to do about it. `loss` is `None` if the time
+    /// limit has passed.
     fn explain(&self, loss: Option<Self::Loss>) -> String;
 }
 
-/// Connects once and returns what the client found.
+/// Connects once and returns the facts that the client found about the server.
 pub(super) fn look<D: Door>(door: &D) -> Result<D::Found, String> {
     match Ring::new() {
         Ok(ring) => look_on::<D, Sockets>(door, &ring),
@@ -60,7 +63,7 @@ fn look_on<D: Door, N: Network>(door: &D, reactor: &N::Reactor) -> Result<D::Fou
     bring_up::<D, N>(reactor, &Clock::start(), &mut client).map_err(|loss| door.explain(loss))
 }
 
-/// Makes load through a door.
+/// Connects to the server and runs the load of a thread to its end.
 pub(super) fn drive<D: Door>(mut door: D, job: Job) -> Result<End, String> {
     door.set_lanes(job.shape.lanes + usize::from(job.shape.probe.is_some()));
     match Ring::new() {
@@ -86,7 +89,7 @@ fn drive_on<D: Door, N: Network>(door: &D, reactor: &N::Reactor, job: Job) -> Re
     })
 }
 
-/// Waits until a client is up; `Err(None)` if that takes too long.
+/// Waits until a client is connected. Returns `Err(None)` if that takes longer than `CONNECT_MAX`.
 fn bring_up<D: Door, N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,

@@ -20,7 +20,7 @@ const WAKE_LEAD: Duration = Duration::from_micros(80);
 /// The time limit for all connections together to open.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
 
-/// Maximum number of lost connections that are reported.
+/// Maximum number of notes about lost connections that one thread gives to the user.
 const NOTES_MAX: usize = 5;
 
 /// The state shared by a load thread and the main thread.
@@ -40,14 +40,15 @@ pub(super) struct Job {
     pub(super) desk: Arc<Desk>,
     /// The channel that signals that the thread is ready.
     pub(super) ready: Sender<()>,
-    /// The channel that brings the time at which all threads start.
+    /// The channel that brings the start time of the load, equal for all threads.
     pub(super) go: Receiver<Instant>,
     pub(super) _running: Sender<()>,
 }
 
 impl Job {
-    /// Runs the generator to its end. `reports` returns the connections that the path lost, and for
-    /// each whether it was established before.
+    /// Runs the load generator to its end. `reports` calls its second argument for each connection
+    /// that the path lost, with `true` if the connection was established before, and a note for the
+    /// user.
     pub(super) fn drive<P: Path>(
         self,
         reactor: &impl Reactor,

@@ -11,18 +11,18 @@ use io::Clock;
 
 use crate::report::{number_text, time_text};
 
-/// The number of latest reports that the live figures cover.
+/// The number of latest reports, one each 200 ms, that the displayed rate and latency cover.
 const WINDOW: usize = 5;
 
-/// The progress display, with the figures of the last second.
+/// The progress bar of a measurement, with the rate and the p95 latency of the last second.
 pub(super) struct Live {
     bar: ProgressBar,
     clock: Clock,
     started: Instant,
     warmup: Duration,
-    /// The latest counts and when they were taken.
+    /// The latest counts of ended requests, and the time of each report.
     counts: VecDeque<(Instant, u64)>,
-    /// The latencies of the latest tallies.
+    /// The latencies of reads and writes together, one histogram for each entry of `counts`.
     latencies: VecDeque<Histogram<u64>>,
 }
 
@@ -47,7 +47,8 @@ impl Live {
         self.bar.suspend(|| errln!("note: {text}"));
     }
 
-    /// Shows the measurements since the last call.
+    /// Moves the bar to the present time, and displays the rate and the p95 latency of the latest
+    /// reports. `latest` holds the measurements since the last call.
     pub(super) fn show(&mut self, latest: &Tally) {
         let now = self.clock.now();
         let elapsed = now.since(self.started);

@@ -1,5 +1,5 @@
-//! The log of latencies in HdrHistogram's interval format, for its standard tools. One line a
-//! second and kind, values in nanoseconds, maxima in milliseconds.
+//! The log of latencies in HdrHistogram's interval format, for its standard tools. Each second has
+//! one line for each kind of request. Values are in nanoseconds, maxima in milliseconds.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -34,7 +34,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Creates the file, with the header.
+    /// Creates the file and writes the log's header.
     #[expect(clippy::disallowed_methods, reason = "the log says when it was made")]
     pub(super) fn create(path: &Path) -> Result<Log, Problem> {
         let failed =
@@ -59,7 +59,7 @@ impl Log {
         })
     }
 
-    /// Adds the measurements since the last call; writes lines when their second is over.
+    /// Adds the measurements since the last call. When the interval is over, writes its lines.
     pub(super) fn add(&mut self, latest: &Tally) -> Result<(), Problem> {
         self.interval.add(latest);
         if self.clock.now().since(self.interval_began) >= INTERVAL {
@@ -68,7 +68,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the remaining lines.
+    /// Writes the lines of the last interval and flushes the file.
     pub(super) fn finish(mut self) -> Result<(), Problem> {
         self.write()?;
         self.file.flush().map_err(|e| self.failed(&e))
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// Appends the log's line for one kind of requests, the `tag`, to the text.
+/// Appends the log line of one kind of request (`tag`: read, write or probe) to `text`.
 fn line(
     text: &mut Vec<u8>,
     start: Duration,

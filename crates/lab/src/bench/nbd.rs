@@ -1,4 +1,4 @@
-//! Load on an export of a server that speaks NBD: what there is, and the way in.
+//! Load on an export of an NBD server: finding its size, and connecting to it.
 
 use client::Loss;
 use client::nbd::{Attachment, AttachmentOptions, Found, NbdLoss, NbdRefusal, NbdReport};
@@ -24,7 +24,7 @@ pub(super) struct NbdDoor {
     options: AttachmentOptions,
 }
 
-/// Refuses options that NBD does not support.
+/// Returns an error if the command line has options that NBD does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     let asked = [
         ("--token", arguments.token.is_some(), "its clients are known by their addresses"),
@@ -41,8 +41,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NbdDoor {
-    /// Connects once, and checks the arguments against the export. Returns the door, and the size
-    /// of the export in bytes.
+    /// Connects once, and checks block size and write access against the export. Returns the door
+    /// for the load threads, and the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         reach: &Reach,

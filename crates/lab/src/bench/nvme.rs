@@ -27,14 +27,14 @@ const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
 /// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
-/// The address of the server, the host's name, and its keys.
+/// The address of an NVMe/TCP server, and the options of a client: the host's name and its keys.
 #[derive(Clone, Debug)]
 pub(super) struct NvmeDoor {
     endpoint: Endpoint,
     options: HostOptions,
 }
 
-/// Refuses options that NVMe does not support.
+/// Returns an error if the command line has options that NVMe/TCP does not support.
 pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     let asked = [
         ("--token", arguments.token.is_some(), "hosts are known by their names (?host=NQN)"),
@@ -51,8 +51,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NvmeDoor {
-    /// Connects once, and checks the arguments against the namespace. Returns the door, and the
-    /// size of the namespace in bytes.
+    /// Connects once, and checks the command line against the namespace. Returns the door for the
+    /// load threads, and the size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,
@@ -98,7 +98,7 @@ impl NvmeDoor {
         Ok((door, found.blocks * BLOCK_BYTES as u64))
     }
 
-    /// Explains a failure and its remedy.
+    /// Returns why the connections were lost or refused, and what to do about it.
     fn reason(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {
@@ -185,7 +185,8 @@ impl Door for NvmeDoor {
     }
 }
 
-/// Reads a key from a file or from the environment. Errors never contain the key.
+/// Reads a DH-HMAC-CHAP key from the file or, without one, from the environment variable. Returns
+/// `None` if neither is given. Errors never contain the key.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, String> {
     let (text, place) = match (file, std::env::var(variable)) {
         (Some(file), _) => (read_secret(file)?, file.display().to_string()),

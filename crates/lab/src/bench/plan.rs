@@ -1,4 +1,4 @@
-//! The checked command line, and the load of each thread.
+//! The plan of a measurement: the checked command line, and the load of each thread.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::report::number_text;
 use flash::size_text;
 use server::volumes::Volume;
 
-/// Requests that one thread keeps in flight at most.
+/// Maximum number of requests that one thread may keep in flight.
 const IN_FLIGHT_MAX: usize = 1 << 16;
 
-/// The pause of the probe between two reads.
+/// The pause between two reads of the latency probe.
 const PROBE_GAP: Duration = Duration::from_millis(1);
 
-/// The span for a server that cannot report the size of its device.
+/// The bytes that requests go to if the server cannot report the size of its device.
 const BLIND_SPAN_BYTES: u64 = 64 << 20;
 
 /// The plan of a measurement, derived from the arguments.
@@ -47,7 +47,8 @@ pub(super) enum Way {
     Server {
         reach: Reach,
         namespace: Option<NamespaceId>,
-        /// The options of the first thread; other threads differ in `client` and `connections`.
+        /// The options of the first thread's client; those of other threads differ in identity,
+        /// seed and number of connections.
         options: Options,
     },
     Nvme(NvmeDoor),
@@ -90,7 +91,8 @@ impl Plan {
     }
 }
 
-/// Refuses options that the protocol's version does not support.
+/// Returns an error if the command line has options that the target's protocol or version does not
+/// support.
 fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     match &arguments.target {
         Target::Server { version: Version::One, .. } => {}
@@ -117,8 +119,8 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-/// Returns the path to the target, with at most `lanes` connections a thread, and the size of the
-/// target in bytes, if known.
+/// Returns the way to the target, with at most `lanes` connections for each thread, and the
+/// target's size in bytes; `None` if the server cannot report a size.
 fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
         Target::Nvme { endpoint, address, .. } => {
@@ -167,7 +169,8 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
     }
 }
 
-/// Returns the number of bytes that requests go to.
+/// Returns the number of bytes, from the start of the target, that requests go to. `capacity` is
+/// the size of the target in bytes, if known.
 fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<u64, Problem> {
     let target = &arguments.target;
     let span = match (arguments.span, capacity) {

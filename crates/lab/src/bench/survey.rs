@@ -1,4 +1,4 @@
-//! A query of a server's size, which also shows whether it is reachable.
+//! A query of a `reflex` server's size, which also shows whether the server can be reached.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The reason that a query failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// This machine cannot send the question.
+    /// This machine cannot send the query.
     Local(io::Error),
-    /// The server does not answer, for this reason.
+    /// The server did not answer, for this reason.
     Unanswered(Loss),
-    /// The server refuses to answer.
+    /// The server answered the query with this status instead of a size.
     Refused(Status),
 }
 
 impl Failure {
-    /// Explains a failure and its remedy.
+    /// Returns what went wrong with the query and what to do about it.
     pub(super) fn explain(&self, server: &Endpoint) -> String {
         let loss = match self {
             Failure::Local(error) => return error.to_string(),
@@ -56,7 +56,7 @@ impl Failure {
     }
 }
 
-/// Returns advice for a system error.
+/// Returns advice about a system error of a connection to `server`.
 pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     match (error.kind(), server) {
@@ -78,8 +78,8 @@ pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     }
 }
 
-/// Queries the number of blocks of the namespace; returns `None` if the server cannot answer. The
-/// query uses version 2, which every nearflash server speaks.
+/// Queries the size of a namespace in blocks; returns `None` if the server cannot report one. The
+/// query uses protocol version 2, which every nearflash server speaks.
 pub(super) fn look(
     server: &Reach,
     options: &Options,

@@ -1,5 +1,5 @@
-//! The target of a measurement: a server's address (of protocol `reflex`, an NVMe subsystem's or an
-//! NBD export's), or a device of this process.
+//! The target of a measurement: the address of a server (protocol `reflex`, NVMe/TCP or NBD), or
+//! the spec of a device that this process opens itself.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,7 +12,7 @@ use client::{Address, AddressError, ServerEndpoint, Trust, Version};
 use flash::Spec;
 use io::{ClientTls, Endpoint, Network, PacketKey, UnixPath};
 
-/// The address of a server, and the TLS settings.
+/// The address of a server, the TLS settings and the key of sealed packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     /// The listening address.
@@ -24,10 +24,11 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Sets the destination of the sockets' dials.
+    /// Makes the sockets dial this server, with its TLS settings and packet key.
     ///
     /// # Errors
-    /// Fails if the system has no thread or descriptor left.
+    /// Fails if the TLS settings or the key need a thread or descriptor that the system does not
+    /// have.
     pub(crate) fn dial<N: Network>(&self, sockets: &mut N) -> Result<(), io::Error> {
         sockets.dial_to(self.endpoint.clone());
         if let Some(key) = self.key.clone() {
@@ -40,7 +41,7 @@ impl Reach {
 /// The target of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// A server.
+    /// A server of protocol `reflex`.
     Server {
         /// The address, and the TLS settings.
         reach: Reach,
@@ -67,7 +68,7 @@ pub(crate) enum Target {
         /// The target as the user wrote it.
         text: String,
     },
-    /// A device of this process.
+    /// A device that this process opens itself.
     Device {
         /// The spec of the device.
         spec: Spec,
@@ -119,7 +120,7 @@ fn is_host_and_port(text: &str) -> bool {
     })
 }
 
-/// Returns the TLS settings of an address that has some.
+/// Returns the TLS settings of a server's address; `None` if `trust` is `None`, which means no TLS.
 fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<ClientTls>, String> {
     let Some(trust) = trust else { return Ok(None) };
     let authorities = trust.authorities.as_deref().map(Path::new);
@@ -128,7 +129,7 @@ fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<Client
     tls.map(Some).map_err(|error| error.to_string())
 }
 
-/// Returns the endpoint of a server's address, with its host name resolved.
+/// Returns the endpoint of a server's address. Looks up the host name, if there is one.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),

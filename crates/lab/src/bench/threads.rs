@@ -30,7 +30,7 @@ pub(super) struct Crew {
     running: Receiver<()>,
 }
 
-/// Starts the threads, and their load when all are connected.
+/// Starts the load threads, and starts their loads together when all are connected.
 pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
     let clock = Clock::start();
     let (running_sender, running) = channel();
@@ -106,18 +106,18 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
 }
 
 impl Crew {
-    /// Waits until all threads have ended, at most this long; returns whether they have.
+    /// Waits until all threads have ended, at most for `at_most`. Returns `true` if all have.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         matches!(self.running.recv_timeout(at_most), Err(RecvTimeoutError::Disconnected))
     }
 
-    /// Returns a function that ends the load before its time, from any thread.
+    /// Returns a function for any thread that ends the load early.
     pub(super) fn stopper(&self) -> impl Fn() + Send + 'static {
         let desks = self.desks.clone();
         move || desks.iter().for_each(|desk| desk.stopped.store(true, Ordering::Relaxed))
     }
 
-    /// Adds the threads' measurements since the last call to `sum`.
+    /// Adds what all threads measured since the last call to `sum`.
     pub(super) fn collect(&self, sum: &mut Tally) {
         for desk in &self.desks {
             let mut tally = desk.tally.lock().expect("no holder panics");
@@ -126,7 +126,7 @@ impl Crew {
         }
     }
 
-    /// Returns the notes for the user since the last call.
+    /// Returns the notes for the user that the threads left since the last call.
     pub(super) fn notes(&self) -> Vec<String> {
         let take =
             |desk: &Arc<Desk>| std::mem::take(&mut *desk.notes.lock().expect("no holder panics"));
@@ -156,7 +156,7 @@ impl Crew {
     }
 }
 
-/// Makes load on a device of this process.
+/// Runs the load of thread `n` on a device that this process opens itself.
 fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
     let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
@@ -164,7 +164,7 @@ fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
     job.drive(&ring, path, |_, _| ())
 }
 
-/// Makes load on a server.
+/// Runs the load of a thread on a server of protocol `reflex`.
 fn remote(
     server: Reach,
     namespace: Option<NamespaceId>,
@@ -215,7 +215,7 @@ fn remote_on<N: Network>(
     })
 }
 
-/// Waits until all connections are open.
+/// Takes turns of `initiator` until `connections` connections are open.
 pub(crate) fn connect<N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,

@@ -1,4 +1,4 @@
-//! Devices under load, in virtual time or in real time.
+//! Devices to be calibrated, under load in virtual time or in real time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::real_time::Crew;
 use super::stop::Stop;
 use server::volumes::Volume;
 
-/// A device that accepts loads.
+/// A device to be calibrated, which accepts loads.
 pub(super) enum Bed {
     /// Simulated flash without data, on a clock of its own.
     Virtual(Box<FlashBed>),
@@ -40,7 +40,8 @@ impl Bed {
         matches!(self, Bed::Virtual(_))
     }
 
-    /// Returns the device, if it works in real time.
+    /// Returns the device if it is measured in real time; `None` for simulated flash in virtual
+    /// time.
     pub(super) fn volume(&self) -> Option<&Volume> {
         match self {
             Bed::Virtual(_) => None,
@@ -56,7 +57,7 @@ impl Bed {
         }
     }
 
-    /// Returns the number of requests so far.
+    /// Returns the number of requests, probes included, that were measured so far.
     pub(super) fn requests(&self) -> u64 {
         match self {
             Bed::Virtual(bed) => bed.requests(),
@@ -64,7 +65,8 @@ impl Bed {
         }
     }
 
-    /// Offers a load and returns the result.
+    /// Offers a load to the device and returns its rate and latencies. Ends early if `is_stopped`
+    /// returns `true`.
     pub(super) fn offer(
         &mut self,
         offer: &Offer,

@@ -15,7 +15,7 @@ use super::stop::Stop;
 use crate::report::{number_text, time_text};
 use flash::size_text;
 
-/// All results of a calibration, and the way in which they were measured.
+/// The results of a calibration, and how they were measured.
 pub(super) struct Findings<'a> {
     pub(super) calibration: &'a Calibration,
     /// The device's name in the model.
@@ -30,7 +30,7 @@ pub(super) struct Findings<'a> {
     pub(super) writes: bool,
 }
 
-/// The JSON object. Programs rely on its fixed shape.
+/// The results as one JSON object. Programs rely on its fixed shape.
 #[derive(Serialize)]
 struct Json<'a> {
     device: &'a str,
@@ -83,7 +83,8 @@ struct JsonCurve {
     points: Vec<JsonPoint>,
 }
 
-/// A measured point. Latencies are null if the device was overloaded.
+/// A point that was measured: a load and its latencies, which are null if the device was
+/// overloaded.
 #[derive(Serialize)]
 struct JsonPoint {
     offered_iops: f64,
@@ -94,7 +95,8 @@ struct JsonPoint {
 }
 
 impl Findings<'_> {
-    /// Fits the model, writes model and plot, and prints the results.
+    /// Fits the device model, writes the model file to `output` and the SVG plot to `plot`, and
+    /// prints the results.
     pub(super) fn write(&self, output: &Path, plot: &Path, json: bool) -> Result<(), Stop> {
         let measured = self.measured();
         let crossings = self.calibration.crossings();
@@ -138,7 +140,8 @@ impl Findings<'_> {
         Ok(())
     }
 
-    /// Explains that reads alone reached no latency limit, or all of them.
+    /// Returns the text of the error that no rate crosses a requested latency: reads alone miss all
+    /// of them, or meet all at any load.
     fn too_slow(&self) -> String {
         let curve = self.calibration.curves().first();
         let unloaded = curve.and_then(|curve| curve.points().first());
@@ -150,7 +153,8 @@ impl Findings<'_> {
         )
     }
 
-    /// Describes how and when the device was measured.
+    /// Returns one line for the model file: the date, the program's version, the device, the clock
+    /// and the seed.
     #[expect(clippy::disallowed_methods, reason = "the model says when it was made")]
     fn measured(&self) -> String {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

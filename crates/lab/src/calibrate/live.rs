@@ -9,7 +9,7 @@ use crate::report::number_text;
 /// The number of steps of the progress bar.
 const STEPS: u64 = 1_000;
 
-/// The progress bar of a calibration.
+/// The progress bar of a calibration on standard error.
 pub(super) struct Live {
     bar: ProgressBar,
 }
@@ -24,7 +24,7 @@ impl Live {
         Live { bar }
     }
 
-    /// Shows the load that is offered next.
+    /// Displays which load is offered next, and how much of the calibration is done.
     pub(super) fn show(&self, calibration: &Calibration, offer: &Offer) {
         let (done, all) = calibration.curves_done();
         let mix = match offer.mix.read_percent {

@@ -1,10 +1,10 @@
-//! The files that a calibration writes, each whole or not at all.
+//! The files that a calibration writes. Each file is written whole or not at all.
 
 use std::path::{Path, PathBuf};
 
 use super::stop::Stop;
 
-/// Checks before the measurement that the files can be written.
+/// Checks before the measurement that a file can be written at `path`.
 pub(super) fn check_writable(path: &Path) -> Result<(), Stop> {
     let partial = partial(path);
     let attempt = match path.is_dir() {
@@ -21,7 +21,8 @@ fn partial(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes a file whole or not at all.
+/// Writes `text` to a temporary file and renames it to `path`, so that the file is whole or
+/// unchanged.
 pub(super) fn write_whole(path: &Path, text: &str) -> Result<(), String> {
     let partial = partial(path);
     std::fs::write(&partial, text)

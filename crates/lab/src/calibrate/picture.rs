@@ -5,14 +5,16 @@ use qos::calibrate::{Calibration, Fit, Percentile, Search};
 
 use crate::plot;
 
-/// Points closer than this on a logarithmic scale of loads are drawn as one, since the search
-/// measures often where a curve is steep. Crossings are always drawn.
+/// The smallest distance of two drawn points in the natural logarithm of the load. The search
+/// measures often where a curve is steep; points that are closer are drawn as one. Crossings are
+/// always drawn.
 const APART: f64 = 0.1;
 
 /// Width and height in pixels of each of the two figures.
 const SIZE: (u32, u32) = (1600, 1000);
 
-/// Returns the picture as an SVG document: latency against requests above, against tokens below.
+/// Returns the picture as an SVG document: p95 against requests a second above, against tokens a
+/// second below. `fit` is `None` if writes were not measured.
 pub(super) fn svg(
     device: &str,
     calibration: &Calibration,
@@ -66,9 +68,9 @@ fn figure(
     }
 }
 
-/// Returns the points of a curve up to its last goal, with loads times `scale`: the measured
-/// points, and the crossings of the goals. The curve never falls, although short runs and noise may
-/// say so.
+/// Returns the (load, p95 in µs) points of a curve, with loads times `scale`: the points measured
+/// below the highest latency goal, and the crossings of all p95 goals. A point below its
+/// predecessor, from noise or a short run, is left out, so the curve never falls.
 fn points(curve: &Search, scale: f64) -> Vec<(f64, f64)> {
     let goals = || curve.goals().iter().filter(|goal| goal.percentile == Percentile::P95);
     let highest = goals().map(|goal| goal.latency_us).max().map_or(f64::INFINITY, f64::from);
@@ -99,7 +101,7 @@ fn points(curve: &Search, scale: f64) -> Vec<(f64, f64)> {
     risen
 }
 
-/// Returns several pictures of one size above each other.
+/// Returns one SVG document that shows the SVG documents in `parts` above each other.
 fn stacked(parts: &[String]) -> String {
     let (width, height) = SIZE;
     let all = height * parts.len() as u32;

@@ -1,5 +1,5 @@
-//! Preconditioning: writes the whole device in order, and then as much again at random, so that it
-//! is as slow as in use, with garbage to collect.
+//! Preconditioning of a device before a calibration: writes the whole device in order, then as much
+//! again at random, so that the device is as slow as in use, with garbage to collect.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use io::{Clock, Ring, SpinPolicy};
 use super::stop::Stop;
 use server::volumes::{Through, Volume};
 
-/// Bytes of a sequential write: large, to be fast.
+/// Bytes of each sequential write: large, to be fast.
 const ORDERED_BYTES: usize = 128 << 10;
 
-/// Bytes of a random write: the smallest, which is the worst for a drive.
+/// Bytes of each random write: small, which is the worst for a drive.
 const RANDOM_BYTES: usize = 4 << 10;
 
 /// The number of writes in flight.
@@ -23,7 +23,8 @@ const IN_FLIGHT: usize = 64;
 /// The interval at which the progress bar is drawn.
 const SHOW_GAP: Duration = Duration::from_millis(100);
 
-/// Preconditions a device that is measured in real time. Simulated flash is worn in from the start.
+/// Preconditions the device. With `None`, which is simulated flash in virtual time, prints a note
+/// and does nothing.
 pub(super) fn run(volume: Option<&Volume>, is_stopped: &dyn Fn() -> bool) -> Result<(), Stop> {
     let Some(volume) = volume else {
         errln!("note: simulated flash is worn in already; there is nothing to precondition");
@@ -58,7 +59,8 @@ fn filled(mut buf: Buf, random: &mut client::Random) -> Buf {
     buf
 }
 
-/// A load of writes, as fast as the device accepts them.
+/// A load of writes that keeps as many in flight as it has buffers, as fast as the device accepts
+/// them.
 struct Filler<P> {
     path: P,
     free: Vec<Buf>,
@@ -67,8 +69,8 @@ struct Filler<P> {
 }
 
 impl<P: Path> Filler<P> {
-    /// Writes at the places that `next` returns, counted in requests; `count` is their number, for
-    /// the progress bar.
+    /// Writes at the positions that `next` returns, counted in writes of `bytes` bytes, until
+    /// `next` returns `None`. `count` is the expected number of writes, for the progress bar.
     fn write(
         &mut self,
         ring: &Ring,

@@ -1,5 +1,5 @@
-//! Loads in real time: threads with a ring and a queue to the device each, which make one load
-//! after the other. One additional thread makes the probes.
+//! Loads in real time. Each thread has a ring and a queue to the device, and makes one load after
+//! the other. One additional thread makes the probes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,10 +15,11 @@ use qos::calibrate::{Offer, Outcome};
 use super::stop::Stop;
 use server::volumes::{Through, Volume};
 
-/// The interval between two readings of the loads' progress.
+/// The longest interval between two readings of the threads' measurements.
 const LOOK_GAP: Duration = Duration::from_millis(100);
 
-/// The buffers of a thread by size, for its maximum of requests in flight.
+/// The buffers of each load thread: the sizes in bytes, and for each the maximum number of requests
+/// in flight.
 const BUFFERS: [SizeClass; 3] = [
     SizeClass { bytes: 4 << 10, count: 1024 },
     SizeClass { bytes: 64 << 10, count: 256 },
@@ -31,16 +32,17 @@ const WAKE_LEAD: Duration = Duration::from_micros(80);
 /// The interval at which a thread publishes its measurements.
 const REPORT_GAP: Duration = Duration::from_millis(50);
 
-/// The largest delay of a load's last arrivals that a thread without a processor explains.
+/// The offered load that may stay unsent because a thread had no processor, in seconds of that
+/// load. With more, beside one per cent of the run, the device counts as overloaded.
 const STALL_SECONDS: f64 = 0.05;
 
-/// The pause of the device between loads.
+/// The idle time of the device between two loads.
 const REST: Duration = Duration::from_millis(300);
 
 /// The time from the order of a load to its start, so that all threads start together.
 const LEAD: Duration = Duration::from_millis(5);
 
-/// The load threads.
+/// The load threads and the probe thread of a calibration, as the main thread sees them.
 pub(super) struct Crew {
     clock: Clock,
     bytes: u64,
@@ -71,13 +73,14 @@ struct Inside {
     clock: Clock,
     jobs: Receiver<Job>,
     tally: Arc<Mutex<Tally>>,
-    /// A channel for the number of arrivals that were never sent, for each load.
+    /// The channel for the end of each load: the number of arrivals that were never sent, or an
+    /// error.
     done: Sender<Result<u64, String>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Crew {
-    /// Starts so many threads for loads, and one for probes.
+    /// Starts `threads` threads for loads, and one for probes.
     pub(super) fn start(
         volume: Arc<Volume>,
         threads: usize,
@@ -128,7 +131,8 @@ impl Crew {
         self.requests
     }
 
-    /// Makes a load and returns the result.
+    /// Runs a load on the threads and returns its rate and latencies. Returns an error if
+    /// `is_stopped` returns `true` or a request fails.
     pub(super) fn offer(
         &mut self,
         offer: &Offer,
@@ -180,8 +184,8 @@ impl Crew {
         Ok(bed::outcome(load, reads, seconds, drowning || is_late))
     }
 
-    /// Returns the shape of each thread's load: those of the offer, and that of the probe if there
-    /// is one.
+    /// Returns the load of each thread: an equal part of the offer for each load thread, and the
+    /// probes for the last thread if the offer has probes.
     fn shapes(&mut self, offer: &Offer) -> Vec<Shape> {
         self.runs += 1;
         let seed = self.seed.wrapping_add(self.runs << 16);
@@ -206,7 +210,7 @@ impl Crew {
     }
 }
 
-/// Returns the maximum number of requests of this size in flight of one thread.
+/// Returns the maximum number of requests of `bytes` bytes that one thread keeps in flight.
 fn in_flight(bytes: usize) -> usize {
     BUFFERS.iter().find(|class| class.bytes >= bytes).map_or(1, |class| class.count)
 }
@@ -228,7 +232,8 @@ fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes one load to its end. Returns the number of arrivals that were never sent, and the buffers.
+/// Runs one load to its end. Returns the number of arrivals that were never sent, and the buffers
+/// for the next load.
 fn drive<P: Path>(
     ring: &Ring,
     mut generator: Generator<P>,

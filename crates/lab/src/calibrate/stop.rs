@@ -1,13 +1,13 @@
-//! The reasons for which there is no model, each with its exit code.
+//! The reasons for which a calibration made no model, each with its exit code.
 
 /// The reason that a calibration made no model.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The command line is invalid.
+    /// The command line is invalid: exit code 2.
     Usage(String),
-    /// The calibration failed.
+    /// The calibration failed: exit code 1.
     Failed(String),
-    /// The operator ended the calibration.
+    /// The operator interrupted the calibration: exit code 130.
     Interrupted,
 }
 
@@ -18,7 +18,7 @@ impl From<String> for Stop {
 }
 
 impl Stop {
-    /// Returns the reason for a failing device: so many requests ended in errors.
+    /// Returns the reason for a device on which `count` requests ended in errors.
     pub(super) fn of_errors(count: u64) -> Stop {
         Stop::Failed(format!(
             "{count} requests ended in errors: a device that fails cannot be calibrated"

@@ -1,4 +1,5 @@
-//! The table of tenants: redrawn in place on a terminal, printed once at the end elsewhere.
+//! The table of tenants of the demonstration. On a terminal it is redrawn in place; elsewhere it is
+//! printed once, at the end.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -7,12 +8,12 @@ use super::part::Part;
 use crate::four::{Got, TENANTS};
 use crate::report::{Style, lay_out, number_text, time_text};
 
-/// A display of a part's progress and of its result.
+/// The display of one part of the demonstration: its progress, then its result.
 pub(super) struct Board {
     part: Part,
     style: Style,
     is_live: bool,
-    /// Lines on the terminal that will be redrawn.
+    /// The number of lines on the terminal that the next drawing replaces.
     drawn: usize,
 }
 
@@ -22,12 +23,13 @@ impl Board {
         Board { part, style: Style::of_terminal(), is_live, drawn: 0 }
     }
 
-    /// Returns `true` if the output is a terminal, so that intermediate results are shown.
+    /// Returns `true` if standard output is a terminal, on which intermediate results are shown.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// Shows the latest results, with `when` beside the title.
+    /// Draws the results so far on a terminal, with the text `when` beside the title. Does nothing
+    /// elsewhere.
     pub(super) fn show(&mut self, got: &[Got], when: &str) {
         if self.is_live {
             let text = table(self.part, got, when, true, self.style);
@@ -35,8 +37,8 @@ impl Board {
         }
     }
 
-    /// Prints the table of the whole part, with a line below. With `is_judged` false, no promise is
-    /// called broken.
+    /// Prints the table with the results of the whole part, and the line `below` under it. If
+    /// `is_judged` is `false`, no promise is called broken.
     pub(super) fn finish(&mut self, got: &[Got], is_judged: bool, below: &str) {
         let text = table(self.part, got, "", is_judged, self.style);
         self.draw(&text);
@@ -60,7 +62,7 @@ impl Board {
     }
 }
 
-/// Returns the title, and the tenants under headings.
+/// Returns the text of the table: the title, headings, and a row for each tenant.
 fn table(part: Part, got: &[Got], when: &str, is_judged: bool, style: Style) -> String {
     let headings = ["", "reads", "IOPS", "promised", "p95", "promised", "tokens/s", ""];
     let mut rows: Vec<Vec<String>> = vec![headings.map(str::to_owned).to_vec()];

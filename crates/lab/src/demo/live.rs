@@ -1,4 +1,5 @@
-//! Act 2: a server and four clients on this machine, with a small simulated drive.
+//! Act 2 of the demonstration: a server and four clients on this machine, with a small simulated
+//! drive.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::report::{number_text, time_text};
 use crate::stage::Stage;
 use crate::stalls::Kept;
 
-/// The share of their promises that A and B send. With their full rates, a queue left by a long
-/// stall would never shrink, since the rate that empties it is the rate that fills it.
+/// The share of their promised rates that A and B send. At the full rate, a queue that a long stall
+/// left behind would never shrink, since requests arrive as fast as they are served.
 const SENT: f64 = 0.95;
 
 /// The warm-up before each measurement.
@@ -24,18 +25,19 @@ const WARMUP: Duration = Duration::from_millis(500);
 /// The interval at which the table is drawn.
 const FRAME: Duration = Duration::from_millis(250);
 
-/// The largest share of seconds that may be unjudged. With more, the demonstration is inconclusive.
+/// The largest share of seconds that may be unjudged. With more of them, the demonstration is
+/// inconclusive.
 const NOT_JUDGED_MOST: f64 = 0.2;
 
-/// The largest difference between the tokens of C and D, and the smallest share of all tokens in
-/// use, on a machine that also does other work.
+/// The largest relative difference between the tokens of C and D, and the smallest share of the
+/// drive's tokens that must be in use, on a machine that also does other work.
 const APART_MOST: f64 = 0.05;
 const USED_LEAST: f64 = 0.95;
 
 /// A check: its subject, the expected value, the measured value, and true if it holds.
 pub(crate) type Check = (String, String, String, bool);
 
-/// The results of a part.
+/// The results of one part of the demonstration.
 #[derive(Debug)]
 struct Played {
     part: Part,
@@ -44,11 +46,11 @@ struct Played {
     taken: Duration,
 }
 
-/// The results of all parts: without the scheduler, with it, and with B sending less.
+/// The results of the three parts: without the scheduler, with it, and with it while B sends less.
 #[derive(Debug)]
 pub(crate) struct Seen([Played; 3]);
 
-/// Plays all parts for so many seconds each; with `is_shown`, tables are drawn meanwhile.
+/// Plays the three parts live, each for `seconds` seconds. If `is_shown`, draws tables meanwhile.
 pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
     let [off, on, less] = parts(SMALL, SENT);
     let stage = stage()?;
@@ -62,12 +64,12 @@ pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
     Ok(Seen([off, on, less]))
 }
 
-/// Returns the drive with the four tenants.
+/// Returns the configuration of a server with the small drive and the four tenants.
 fn stage() -> Result<Stage, String> {
     Stage::new(SMALL_SPEC, &TENANTS.map(|tenant| tenant.promise(SMALL)))
 }
 
-/// Serves the tenants and their loads until the program is stopped.
+/// Serves the tenants and runs their loads, with the dashboard, until the program is stopped.
 pub(super) fn keep() -> Result<(), String> {
     let [_, on, _] = parts(SMALL, SENT);
     let (server, dashboard) = stage()?.serve_with_dashboard()?;
@@ -84,7 +86,8 @@ fn crowd(part: Part, server: &Server, times: Times) -> Result<Crowd, String> {
     Crowd::start(server.address(), members, SMALL_BYTES, times, 1)
 }
 
-/// Runs the tenants against the server for so many seconds, and shows their progress.
+/// Runs the four clients against the server for `count` seconds and returns the results. If
+/// `is_shown`, draws the progress.
 fn measure(part: Part, server: &Server, count: usize, is_shown: bool) -> Result<Played, String> {
     let mut board = is_shown.then(|| Board::new(part));
     // A client's clock starts when all are connected, and ends with a part of a second.
@@ -121,7 +124,8 @@ impl Played {
         self.verdicts.iter().filter(|other| **other == verdict).count()
     }
 
-    /// Returns false if too many seconds of a part with promises were the machine's.
+    /// Returns `false` if too many seconds of a part with the scheduler could not be judged,
+    /// because the machine was busy.
     fn is_judged(&self) -> bool {
         let most = NOT_JUDGED_MOST * self.verdicts.len() as f64;
         !self.part.is_scheduled || self.count(Verdict::NotJudged) as f64 <= most
@@ -131,7 +135,8 @@ impl Played {
         self.got.iter().map(|got| got.tokens).sum()
     }
 
-    /// Returns one line about the seconds, if the scheduler promises something.
+    /// Returns one line that counts the kept, broken and unjudged seconds; empty for a part without
+    /// the scheduler.
     fn by_second(&self) -> String {
         if !self.part.is_scheduled {
             return String::new();
@@ -147,7 +152,7 @@ impl Played {
     }
 }
 
-/// The judgement of act 2.
+/// The judgement of act 2: whether the scheduler kept the promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Kept,
@@ -161,7 +166,7 @@ impl Seen {
         &self.0[1..]
     }
 
-    /// Returns the judgement of the parts with the scheduler.
+    /// Returns the judgement of the two parts with the scheduler.
     pub(super) fn outcome(&self) -> Outcome {
         let count = |verdict| -> usize {
             self.scheduled().iter().map(|played| played.count(verdict)).sum()
@@ -213,7 +218,7 @@ impl Seen {
         checks
     }
 
-    /// Returns the results in words.
+    /// Returns the results of act 2 as text for the user.
     pub(super) fn text(&self) -> String {
         let [_, on, less] = &self.0;
         let verdict = match self.outcome() {
@@ -237,7 +242,7 @@ impl Seen {
     }
 }
 
-/// Returns the checks of the promises in a part.
+/// Returns one check of rate and latency for each tenant with a promise in this part.
 fn kept<'a>(name: &'a str, played: &'a Played) -> impl Iterator<Item = Check> + 'a {
     TENANTS.iter().zip(&played.got).filter_map(move |(tenant, got)| {
         let slo = tenant.slo(played.part.drive)?;

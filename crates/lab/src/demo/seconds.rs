@@ -1,5 +1,5 @@
-//! The seconds of a measurement, each judged separately. A second in which a promise was broken
-//! while the machine ran other work says nothing about the scheduler, and is not judged.
+//! The seconds of a live measurement, each judged separately. A second in which a promise was
+//! broken while the machine ran other work says nothing about the scheduler, and is not judged.
 
 use std::time::Duration;
 
@@ -10,31 +10,30 @@ use super::part::Part;
 use crate::four::{Got, TENANTS};
 use crate::stalls::Kept;
 
-/// The period that gets one verdict; it spans several measurement frames.
+/// The shortest period that gets a verdict. A period ends with the first frame after this time.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The time without a processor, in a second and the previous one, that explains a late p95. A
-/// twentieth of the requests arrive in twice this time, and the drive needs the other half of the
-/// latency.
+/// The stall time, in a second and the previous one, that explains a late p95. A twentieth of a
+/// second's requests arrive in twice this time, and the drive needs the other half of the latency.
 const EXPLAINS: Duration = Duration::from_millis(25);
 
-/// The judgement of a second.
+/// The judgement of a second of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every promised latency was kept.
     Kept,
     /// A promised latency was broken without a stall of the machine.
     Broken,
-    /// A promised latency was broken while the server or its clients were kept from running.
+    /// A promised latency was broken while the machine kept the server or its clients from running.
     NotJudged,
 }
 
-/// A measured second, of approximately that length.
+/// A measured period of a second or slightly more.
 #[derive(Clone, Debug)]
 struct Second {
     seconds: f64,
     tallies: Vec<Tally>,
-    /// The time of stalls in this second and the previous one.
+    /// The stall time of the machine in this second and the previous one.
     taken: Duration,
 }
 
@@ -52,28 +51,30 @@ impl Second {
     }
 }
 
-/// The measured seconds, and the present one.
+/// The completed seconds of a measurement, and the measurements of the present one.
 #[derive(Debug)]
 pub(super) struct Seconds {
     part: Part,
     over: Vec<Second>,
-    /// The start of the current second, and the stall times then; `None` before the first.
+    /// The start of the present second, and the machine's stall times until then; `None` before the
+    /// first second.
     started: Option<(Instant, Kept)>,
-    /// The time of stalls in the latest completed second.
+    /// The stall time of the latest completed second alone.
     taken: Duration,
     tallies: Vec<Tally>,
 }
 
 impl Seconds {
-    /// Creates an empty list.
+    /// Creates a list without seconds for a part of the demonstration.
     pub(super) fn new(part: Part) -> Seconds {
         let tallies = vec![Tally::new(); TENANTS.len()];
         let (over, started, taken) = (Vec::new(), None, Duration::ZERO);
         Seconds { part, over, started, taken, tallies }
     }
 
-    /// Adds the measurements until `now`. The first second begins when every tenant has been
-    /// measured once, and only whole seconds count.
+    /// Adds the measurements `latest`, taken until `now`, and ends the present second if it is
+    /// over. The first second begins when every tenant has had a request answered; earlier
+    /// measurements are dropped.
     pub(super) fn add(
         &mut self,
         latest: &[Tally],
@@ -109,13 +110,13 @@ impl Seconds {
         self.over.len()
     }
 
-    /// Returns the verdict on each completed second.
+    /// Returns the verdict on each completed second, in order.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         self.over.iter().map(|second| second.verdict(self.part)).collect()
     }
 
-    /// Returns the results of all tenants over the judged seconds, or over all seconds if none is
-    /// judged.
+    /// Returns each tenant's results over all seconds that could be judged, or over all completed
+    /// seconds if none could.
     pub(super) fn got(&self) -> Vec<Got> {
         let is_judged = |second: &&Second| second.verdict(self.part) != Verdict::NotJudged;
         let mut judged: Vec<&Second> = self.over.iter().filter(is_judged).collect();
@@ -131,13 +132,14 @@ impl Seconds {
         (0..TENANTS.len()).map(sum).collect()
     }
 
-    /// Returns the results of the latest second; `None` before the end of the first.
+    /// Returns each tenant's results of the latest completed second; `None` before the end of the
+    /// first.
     pub(super) fn latest(&self) -> Option<Vec<Got>> {
         let second = self.over.last()?;
         Some(second.tallies.iter().map(|tally| Got::of(tally, second.seconds)).collect())
     }
 
-    /// Returns the time of stalls in the completed seconds.
+    /// Returns the total stall time of the completed seconds.
     pub(super) fn taken(&self) -> Duration {
         // Each has the time of the one before it, too.
         let mut before = Duration::ZERO;
@@ -161,7 +163,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// Returns measurements of clients that all had reads of one latency.
+    /// Returns tallies of clients that each had `count` reads, all with a latency of `micros` µs.
     fn measured(micros: u64, count: u64) -> Vec<Tally> {
         let mut tallies = vec![Tally::new(); TENANTS.len()];
         for tally in &mut tallies {
@@ -171,7 +173,8 @@ mod tests {
         tallies
     }
 
-    /// Plays seconds, each with a latency of reads and the time that the machine took away.
+    /// Plays seconds given as pairs: the latency of reads in µs, and the stall time of the machine
+    /// in ms.
     fn played(seconds: &[(u64, u64)]) -> Seconds {
         let mut list = Seconds::new(PART);
         list.add(&measured(1, 1), at(1_000), Kept::default);

@@ -1,4 +1,4 @@
-//! Act 1: the paper's drive at its full rate, on a simulated clock.
+//! Act 1 of the demonstration: the paper's drive at its full rate, on a simulated clock.
 //!
 //! Workers, sessions and the scheduler are those of the server; the drive, the network and time are
 //! simulated. The results are the same on every machine.
@@ -12,22 +12,22 @@ use crate::figures::Options;
 use crate::figures::fig5::{self, Run};
 use crate::four::{Got, PAPER, PaperTenant, TENANTS};
 
-/// The share of their allowed rates that A and B send. In virtual time nothing delays them, so it
-/// is all.
+/// The share of their promised rates that A and B send: all of it, since nothing stalls them in
+/// virtual time.
 const SENT: f64 = 1.0;
 
-/// A second of virtual time for each part.
+/// The options of each part's run: short runs, which measure one second of virtual time.
 const OPTIONS: Options = Options { seed: 1, quick: true };
 
-/// The pause between two displays on a terminal, for people to follow.
+/// The pause in real time between two frames on a terminal, for people to follow.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Plays all parts. Returns true if the scheduler kept all promises.
+/// Plays the three parts. Returns `true` if the scheduler kept all promises.
 pub(super) fn play() -> bool {
     parts(PAPER, SENT).into_iter().map(play_part).fold(true, |all, kept| all & kept)
 }
 
-/// Plays a part. Returns true unless the scheduler broke a promise.
+/// Plays a part. Returns `true` if the part has no scheduler, or all promises were kept.
 fn play_part(part: Part) -> bool {
     let mut board = Board::new(part);
     let b_iops = TENANTS[1].iops.expect("B has an SLO") * part.b_share;
@@ -43,8 +43,8 @@ fn play_part(part: Part) -> bool {
     !part.is_scheduled || part.is_kept(&got)
 }
 
-/// Returns the results for the table. Without a scheduler no tokens are counted, so they follow
-/// from the mix of requests.
+/// Converts the simulated results to those of the board's table. Without a scheduler no tokens are
+/// counted, so they are computed from each tenant's mix of requests.
 fn shown(got: &[fig5::Got; 4]) -> Vec<Got> {
     let one = |(tenant, got): (&PaperTenant, &fig5::Got)| Got {
         iops: got.iops,

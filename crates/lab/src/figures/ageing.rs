@@ -1,4 +1,5 @@
-//! A figure of a device that ages in the middle of a run, so that its model is wrong from then on.
+//! The figure `ageing`: a device ages in the middle of a run, so that its model is wrong from then
+//! on.
 
 use std::time::Duration;
 
@@ -12,25 +13,26 @@ use crate::scenario::{Load, Loop, Setup, Stage};
 
 const WORKERS: usize = 2;
 const EVERYWHERE: [usize; WORKERS] = [0, 1];
-/// The window of the correction in which the device ages.
+/// The index of the 100 ms window at whose start the device ages: after 2 s.
 const AGES_AT: usize = 20;
-/// The number of windows after the ageing within which an SLO has to be kept again: 5 s.
+/// The number of windows after the ageing within which an SLO has to be kept again: 5 s of 100 ms
+/// each.
 const RESTORED: usize = 50;
-/// The number of further windows that are judged.
+/// The number of windows, after the `RESTORED` ones, in which the SLOs are judged: 3 s.
 const JUDGED: usize = 30;
 
-/// The measurements of a window of 100 ms.
+/// The measurements of one window of 100 ms.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// The worse p95 of A and B, in µs.
+    /// The larger of the p95 read latencies of A and B, in µs.
     p95: f64,
-    /// The share of their requests that A and B get answered.
+    /// The share of the requests sent by A and B that were answered in the window.
     share: f64,
     best_effort: f64,
     adjustment: Adjustment,
 }
 
-/// The model that the scheduler uses for the device.
+/// The device model that the scheduler uses in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Belief {
     /// The model of the new device.
@@ -88,13 +90,13 @@ fn play(options: &Options, belief: Belief) -> Vec<Moment> {
     moments
 }
 
-/// Returns the mean over windows.
+/// Returns the mean of a quantity over windows.
 fn mean(moments: &[Moment], of: impl Fn(&Moment) -> f64) -> f64 {
     moments.iter().map(of).sum::<f64>() / moments.len() as f64
 }
 
-/// Makes the figure: the device ages twofold in the middle of a run, with the static model and with
-/// the online correction.
+/// Makes the figure `ageing`: p95 over time of A and B on a device that ages twofold, for each
+/// model that the scheduler may use.
 pub fn ageing(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "ageing",

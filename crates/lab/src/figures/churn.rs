@@ -1,5 +1,5 @@
-//! A figure of tenants with SLOs that come and go at random. It checks that each gets its promise,
-//! and that no tenant is refused that would have fitted.
+//! The figure `churn`: tenants with SLOs come and go at random. It checks that each gets its
+//! promise, and that no tenant is refused whose SLO would have fitted.
 
 use std::time::Duration;
 
@@ -16,35 +16,38 @@ use crate::scenario::{Load, Loop, Setup, SourceId, Stage, Window};
 const SLOTS: usize = 16;
 const WORKERS: usize = 4;
 const EVERYWHERE: [usize; WORKERS] = [0, 1, 2, 3];
-/// The mean seconds that a tenant stays, and that its place is empty after its stay or a refusal.
+/// The mean seconds that a tenant stays, and that its place is then empty; a place is also empty
+/// after a refusal.
 const STAYS: f64 = 20.0;
 const AWAY: f64 = 3.0;
-/// The tokens that a tenant may be ahead of its rate: the deficit that the paper permits.
+/// The tokens by which a tenant may be ahead of its rate before its windows stop counting: the
+/// deficit that the paper permits.
 const BURST: u64 = 50;
 
-/// The start of the best-effort tenants, in nanoseconds: after the first tenants with SLOs.
+/// The virtual time in nanoseconds at which the best-effort tenants start, after the first tenants
+/// with SLOs.
 const GREEDY_FROM: u64 = 2_000_000_000;
 
-/// A tenant that is present.
+/// A tenant with an SLO that is registered.
 struct Guest {
     id: TenantId,
     source: SourceId,
     slo: Slo,
 }
 
-/// A place that successive tenants occupy.
+/// One of 16 places, which successive tenants with SLOs occupy.
 struct Place {
     guest: Option<Guest>,
-    /// The time in nanoseconds at which the tenant leaves, or the next one comes.
+    /// The virtual time in nanoseconds at which the present tenant leaves, or the next one comes.
     until: u64,
 }
 
-/// The outcome of a run.
+/// The results of a run: tenants that came, and their windows of 1 000 reads each.
 #[derive(Default)]
 struct Outcome {
     admitted: u64,
     refused: u64,
-    /// The number of refusals although the paper's arithmetic admits the tenant.
+    /// The number of refused tenants whose SLO the paper's arithmetic would have admitted.
     wronged: u64,
     windows: u64,
     kept: u64,
@@ -60,7 +63,7 @@ struct Play<'a> {
     chance: Chance,
     model: &'a DeviceModel,
     places: Vec<Place>,
-    /// Tenants that are unregistered, but still have requests in flight.
+    /// The ids of tenants that are unregistered, but still have requests in flight.
     leaving: Vec<TenantId>,
     outcome: Outcome,
 }
@@ -70,7 +73,7 @@ impl Play<'_> {
         from[self.chance.within(0..=from.len() as u64 - 1) as usize]
     }
 
-    /// Draws a time from the exponential distribution, in nanoseconds.
+    /// Draws a duration from the exponential distribution with this mean, in nanoseconds.
     fn time(&mut self, mean_seconds: f64) -> u64 {
         let unit = (self.chance.number() >> 11) as f64 / (1_u64 << 53) as f64;
         (-libm::log(1.0 - unit) * mean_seconds * 1e9) as u64
@@ -125,7 +128,7 @@ impl Play<'_> {
         self.collect(&guest);
     }
 
-    /// Adds the windows of a guest's reads to the outcome.
+    /// Adds the windows of a leaving tenant's reads to the outcome.
     fn collect(&mut self, guest: &Guest) {
         let bound = f64::from(guest.slo.latency_us) * 1e3;
         let outcome = &mut self.outcome;
@@ -142,14 +145,15 @@ impl Play<'_> {
         }
     }
 
-    /// Frees the numbers of tenants that have left and whose requests have ended.
+    /// Frees the ids of unregistered tenants whose requests have all ended.
     fn forget(&mut self) {
         let now = Instant::from_nanos(self.stage.now());
         let registry = self.stage.registry();
         self.leaving.retain(|id| !registry.remove(*id, now));
     }
 
-    /// Returns `true` if the paper's arithmetic has room for an SLO beside the present ones.
+    /// Returns `true` if, by the paper's formula, the device has room for an SLO beside those of
+    /// the present tenants.
     fn fits(&self, wish: &Slo) -> bool {
         let all = || self.places.iter().flat_map(|place| &place.guest).map(|guest| &guest.slo);
         let strictest = all().chain([wish]).map(|slo| slo.latency_us).min().unwrap_or(0);
@@ -158,7 +162,8 @@ impl Play<'_> {
     }
 }
 
-/// Returns the units a second that an SLO over 4 KiB needs, by the paper's formula.
+/// Returns the units a second that an SLO over 4 KiB needs, by the paper's formula; 100 units are a
+/// token.
 fn needed(slo: &Slo, model: &DeviceModel) -> u64 {
     let (reads, all) = (u64::from(slo.read_percent), u64::from(slo.iops));
     let write = u64::from(model.cost().write());
@@ -212,7 +217,8 @@ fn play(options: &Options, model: &DeviceModel, seconds: u64) -> Outcome {
     play.outcome
 }
 
-/// Makes the figure: 16 tenants with SLOs that come and go at random, for ten minutes.
+/// Makes the figure `churn`: 16 tenants with SLOs come and go at random, for ten minutes of virtual
+/// time.
 pub fn churn(options: &Options) -> Figure {
     let seconds = if options.quick { 20 } else { 600 };
     let mut figure = Figure {
@@ -276,7 +282,8 @@ pub fn churn(options: &Options) -> Figure {
     figure
 }
 
-/// Returns the worst window of each second.
+/// Returns, for each second with a kept window, the largest p95 of its windows divided by the SLO's
+/// latency.
 fn worst_by_second(outcome: &Outcome) -> Vec<(f64, f64)> {
     let mut seconds: Vec<(f64, f64)> = Vec::new();
     let mut points = outcome.points.clone();

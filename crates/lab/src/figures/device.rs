@@ -1,5 +1,4 @@
-//! Figures 1 and 3: the simulated devices without any server, and the cost of a request as the
-//! explanation.
+//! Figures 1 and 3 of the paper: latency against load of the simulated devices, without any server.
 
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{Load, iops_at, offer};
@@ -9,8 +8,9 @@ use super::{Figure, Options, Series, Table};
 
 const MIXES: [f64; 5] = [0.99, 0.95, 0.90, 0.75, 0.50];
 
-/// The tokens a second at a p95 of 500 µs, and the cost of a write. Device A has the published
-/// values; for B and C only the cost is published (docs/explanation/flash-model.md).
+/// The simulated devices, their tokens a second at a p95 of 500 µs, and their cost of a write in
+/// tokens. Device A has the published values; for B and C only the cost is published
+/// (docs/explanation/flash-model.md).
 const DEVICES: [(Preset, f64, f64); 3] =
     [(Preset::A, 420e3, 10.0), (Preset::B, 280e3, 20.0), (Preset::C, 390e3, 16.0)];
 
@@ -27,8 +27,8 @@ fn weight(write_cost: f64, reads: f64) -> f64 {
     reads + write_cost * (1.0 - reads)
 }
 
-/// Returns the p95 of reads over the load, from a tenth of the load at 500 µs to half as much
-/// again.
+/// Returns points (IOPS, p95 of reads in µs) of a device, evenly spaced up to one and a half times
+/// `full`, its IOPS at 500 µs. `reads` is the share of reads.
 fn curve(options: &Options, preset: Preset, reads: f64, full: f64) -> Vec<(f64, f64)> {
     let steps = if options.quick { 5 } else { 15 };
     let at = |step: usize| full * 1.5 * step as f64 / steps as f64;
@@ -39,8 +39,8 @@ fn curve(options: &Options, preset: Preset, reads: f64, full: f64) -> Vec<(f64, 
     (1..=steps).map(|step| point(at(step))).collect()
 }
 
-/// Makes Figure 1 of the paper: the tail latency of reads depends on the load and on its share of
-/// writes.
+/// Makes Figure 1 of the paper: the tail latency of reads depends on the load and on the share of
+/// writes in it.
 pub fn fig1(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig1",
@@ -78,7 +78,8 @@ pub fn fig1(options: &Options) -> Figure {
     figure
 }
 
-/// Makes Figure 3 of the paper: over tokens instead of requests, the curves of all mixes coincide.
+/// Makes Figure 3 of the paper: against tokens a second instead of IOPS, the latency curves of all
+/// mixes coincide.
 pub fn fig3(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fig3",

@@ -1,4 +1,5 @@
-//! A figure of equal best-effort tenants, which should get the same tokens for any workload.
+//! The figure `fairness`: equal best-effort tenants, which should get the same tokens for any
+//! workload.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::text::{BEST_EFFORT, categories, jain, kilo_fine, micros, percent, slo
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
-/// The best-effort tenants: the size of their requests in bytes, and their share of reads.
+/// The best-effort tenants: the bytes of their requests, and their share of reads from 0 to 1.
 const TENANTS: [(u32, f64); 8] = [
     (512, 1.0),
     (4096, 0.95),
@@ -26,8 +27,8 @@ fn size(bytes: u32) -> String {
     }
 }
 
-/// Makes the figure: eight equal best-effort tenants with different sizes and mixes beside one with
-/// an SLO.
+/// Makes the figure `fairness`: eight equal best-effort tenants with different sizes and mixes of
+/// requests, beside one tenant with an SLO.
 pub fn fairness(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "fairness",

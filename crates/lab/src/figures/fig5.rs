@@ -1,4 +1,5 @@
-//! Figure 5: two tenants with SLOs and two without share a device, with and without the scheduler.
+//! Figure 5 of the paper: two tenants with SLOs and two without share a device, with and without
+//! the scheduler.
 
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use super::{Figure, Options, Series, Table};
 use crate::four::{self, TENANTS};
 use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
 
-/// The number of workers, enough that processors are not the bottleneck. Every tenant uses all of
-/// them.
+/// The number of workers of a run, enough that processors are not the bottleneck. Each tenant has
+/// connections to all of them.
 const WORKERS: usize = 2;
-/// The tokens a second of device A at 500 µs.
+/// The tokens a second of device A at a p95 of 500 µs.
 pub(super) const RATE: f64 = 420e3;
 
-/// A tenant of the figure.
+/// A tenant of Figure 5 and its load on the unscaled device.
 struct TenantLoad {
     name: &'static str,
     slo: Option<Slo>,
@@ -24,11 +25,11 @@ struct TenantLoad {
     reads: f64,
 }
 
-/// The performance that a tenant got.
+/// The rates and latencies that a tenant got in a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Got {
     pub(crate) iops: f64,
-    /// The p95 of its reads, in µs.
+    /// The p95 latency of the tenant's reads, in µs.
     pub(crate) p95: f64,
     p99: f64,
     pub(super) tokens: f64,
@@ -65,8 +66,7 @@ impl Run {
         }
     }
 
-    /// Returns the scenario in which B sends this many requests a second, with or without the
-    /// scheduler.
+    /// Returns the run in which B sends `b_iops` requests a second, with or without the scheduler.
     pub(crate) fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Run {
         Run { scheduled, b_iops, ..Run::new(options) }
     }
@@ -85,11 +85,11 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
     watch(options, run, |_, _| ())
 }
 
-/// The virtual time between two readings of a run.
+/// The virtual time between two calls of `look` in [`watch`].
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Simulates a run, and returns the results of its tenants. Meanwhile calls `look` with the results
-/// so far and the virtual time that they cover.
+/// Simulates a run and returns the results of its tenants A to D. Every 50 ms of virtual time calls
+/// `look` with the results so far and the virtual time that they cover.
 pub(crate) fn watch(
     options: &Options,
     run: Run,
@@ -166,7 +166,7 @@ fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got
     }
 }
 
-/// Judges the SLOs of A and B.
+/// Adds two verdicts to the figure: whether A and B got the p95 and the rate of their SLOs.
 fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[Got; 4]) {
     for (tenant, got) in tenants(b_iops).iter().zip(got).take(2) {
         let share = got.iops / tenant.iops.expect("it has an SLO");

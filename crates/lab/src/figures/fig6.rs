@@ -1,4 +1,5 @@
-//! Figure 6: the growth of a server with workers (a) and with tenants (b).
+//! Figures 6a and 6b of the paper: the load that a server carries, by its number of workers (a) and
+//! of tenants (b).
 
 use std::time::Duration;
 
@@ -8,17 +9,18 @@ use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
 
-/// The tokens a second of device A at 2 ms.
+/// The tokens a second of device A at a p95 of 2 ms.
 const RATE: f64 = 570e3;
-/// The cores of the paper's server.
+/// The number of cores of the paper's server.
 const CORES: usize = 12;
 
-/// The results for a number of cores.
+/// The results of Figure 6a for one number of cores: rates a second, and the busiest worker's share
+/// of time.
 struct Scale {
     critical_iops: f64,
     best_effort_iops: f64,
     tokens: f64,
-    /// The worst p95 of the tenants with an SLO, in µs.
+    /// The worst p95 read latency of the tenants with an SLO, in µs.
     p95: f64,
     busy: f64,
 }
@@ -147,7 +149,7 @@ const SMALL: f64 = 100.0;
 /// The bound of the p95 of reads of the tenants of Figure 6b, in µs.
 const SMALL_BOUND: f64 = 2_000.0;
 
-/// The results for a number of tenants.
+/// The results of Figure 6b for one number of tenants.
 struct Crowd {
     workers: usize,
     tenants: usize,

@@ -1,4 +1,4 @@
-//! The parts of a figure: series to plot, a table to print, and verdicts to check.
+//! The structure of a figure: series to plot, a table to print, and verdicts on its targets.
 
 use std::fmt::{self, Write as _};
 
@@ -17,21 +17,21 @@ impl Default for Options {
     }
 }
 
-/// A line of a plot.
+/// A line of points in a plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// The points, ascending in x.
+    /// The points (x, y), ascending in x, in the units of the figure's axes.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Rows of text under headings; every row has as many cells as there are columns.
+/// A table of text. Each row has as many cells as there are columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Headings.
+    /// The headings of the columns.
     pub columns: Vec<String>,
-    /// Cells.
+    /// The rows of cells, in order.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -40,9 +40,9 @@ pub struct Table {
 pub struct Verdict {
     /// The measured quantity.
     pub what: String,
-    /// The target.
+    /// The condition that the quantity has to meet.
     pub target: String,
-    /// The measured value.
+    /// The measured value, as text with its unit.
     pub measured: String,
     /// `true` if the target was met.
     pub met: bool,
@@ -65,9 +65,9 @@ pub struct Figure {
     pub series: Vec<Series>,
     /// The table of results beside the paper's.
     pub table: Table,
-    /// Notes for the reader.
+    /// Notes for the reader, in Markdown, one a paragraph.
     pub notes: Vec<String>,
-    /// The verdicts.
+    /// The targets of the figure and whether they were met.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -115,7 +115,8 @@ impl Figure {
         self.verdicts.iter().all(|verdict| verdict.met)
     }
 
-    /// Adds a verdict.
+    /// Adds a verdict: the measured quantity, its target, its value, and whether the target was
+    /// met.
     pub fn judge(&mut self, what: &str, target: &str, measured: String, met: bool) {
         let (what, target) = (what.to_string(), target.to_string());
         self.verdicts.push(Verdict { what, target, measured, met });

@@ -1,8 +1,8 @@
-//! The write amplification of flash translation over spare space, skew and policy, compared with
-//! the values of the FlashNet paper.
+//! The figure `flashnet-wa`: the write amplification of flash translation by spare space, skew and
+//! policy, compared with the values of the FlashNet paper.
 //!
-//! The controller is the real one, over members without data. Metadata counts too: headers,
-//! checkpoints, superblocks.
+//! The translation under test is the real one, over members that store no data. Its metadata counts
+//! as written: headers, checkpoints, superblocks.
 
 use ftl::Policy;
 use ftl::amplification::{Case, Skew, measure};
@@ -10,11 +10,12 @@ use ftl::amplification::{Case, Skew, measure};
 use super::text::off;
 use super::{Figure, Options, Series, Table};
 
-/// Pages of a segment.
+/// Number of pages of a segment.
 const SEGMENT_PAGES: u32 = 64;
-/// Number of page writes in flight.
+/// Number of page writes of the host in flight.
 const DEPTH: u32 = 128;
-/// The savings that the paper reports (section 7.1.4), without its spare space or its window.
+/// The relative changes of the amplification under skew that the paper reports (section 7.1.4),
+/// without saying its spare space or its window.
 const PAPER: [(&str, f64); 2] = [("80/20", -0.38), ("95/20", -0.83)];
 
 /// The note below the table.
@@ -27,11 +28,11 @@ The paper (FlashNet, section 7.1.4) compares with greedy collection in a window,
 its window nor its spare space. Its two savings are not of one curve: at a spare space where 95/20
 saves 83 %, 80/20 saves far more than 38 %.";
 
-/// The distributions of the written pages, with their names in the table.
+/// The distributions of page writes, with their names in the table.
 const SKEWS: [(&str, Skew); 3] =
     [("80/20", Skew::Zipf(0.8)), ("95/20", Skew::Zipf(0.95)), ("uniform", Skew::Uniform)];
 
-/// The policies of a row, in the order of its columns.
+/// The collection policies that a row of the table compares, in the order of its columns.
 const POLICIES: [Policy; 5] = [
     Policy::baseline(10),
     Policy::baseline(2),
@@ -40,7 +41,7 @@ const POLICIES: [Policy; 5] = [
     Policy::HEAT6,
 ];
 
-/// The amplifications of one choice of pages at one spare space.
+/// The write amplifications of all policies for one distribution of writes at one spare space.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     spare_per_mille: u32,
@@ -73,7 +74,8 @@ impl Row {
         Row { spare_per_mille, skew: name, baseline, narrow, greedy, heat3, heat6 }
     }
 
-    /// Returns the relative difference of the amplification with three streams to the baseline's.
+    /// Returns the relative difference between the amplification of three streams and that of the
+    /// baseline: -0.38 is 38 % less.
     fn change(&self) -> f64 {
         self.heat3 / self.baseline - 1.0
     }
@@ -99,7 +101,7 @@ fn spare(per_mille: u32) -> String {
     format!("{} %", per_mille / 10)
 }
 
-/// Makes the figure: pages written to members for each page that hosts wrote.
+/// Makes the figure `flashnet-wa`: pages written to members for each page that hosts wrote.
 pub fn flashnet_wa(options: &Options) -> Figure {
     let spares: &[u32] = if options.quick { &[100, 200] } else { &[50, 70, 100, 200, 280] };
     let mut figure = empty();
@@ -149,7 +151,7 @@ fn empty() -> Figure {
     }
 }
 
-/// Judges the rows by the project's goals.
+/// Adds verdicts that compare the rows with the project's goals.
 fn judge(figure: &mut Figure, rows: &[Row]) {
     let of = |skew: &'static str| rows.iter().filter(move |row| row.skew == skew);
     let worst = of("80/20").map(Row::change).fold(f64::MIN, f64::max);

@@ -1,5 +1,5 @@
-//! The tenants of Figure 5 over flash translation that collects garbage all the time: with the tax
-//! on writes that pays for collection, without it, and over bare flash.
+//! The figure `gc-slo`: the tenants of Figure 5 over flash translation that collects garbage all
+//! the time, with and without the tax on writes that pays for collection, and over bare flash.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::scenario::{Load, Loop, Meter, Setup, SourceId, Stage, Translation};
 
 /// The number of workers: a volume of flash translation has one.
 const WORKERS: usize = 1;
-/// Spare space in thousandths.
+/// The spare space of the volume, in thousandths.
 const SPARE_PER_MILLE: u32 = 100;
-/// The requests a second of tenant B: a seventh of Figure 5's, as each of its writes costs ten times
-/// as much with the collection that it may cause.
+/// The requests a second of tenant B before `SLOW`: a seventh of Figure 5's rate, as each of its
+/// writes costs ten times as much with the collection that it may cause.
 const B_IOPS: f64 = 10e3;
 /// The factor by which the drive is slower than the paper's, so that the worker is not the
 /// bottleneck. Rates and latencies are scaled alike.
 const SLOW: u32 = 2;
-/// The objective of A and B: a p95 of their reads, in microseconds.
+/// The objective of A and B: the bound of their p95 read latency, in microseconds.
 const OBJECTIVE_US: u32 = 500 * SLOW;
-/// A window in which the objectives are judged.
+/// The length of the windows in which the objectives are judged one by one.
 const WINDOW: Duration = Duration::from_secs(1);
-/// The share of its requests that a tenant gets answered in a kept window.
+/// The least share of its promised requests that a tenant must get answered in a window that counts
+/// as kept.
 const SERVED_LEAST: f64 = 0.99;
 
 /// The note below the table.
@@ -36,7 +37,7 @@ random before, so that collection is in its steady state. A and B pace themselve
 requests in flight on each of 4 connections. A window of 1 s is kept if the p95 of reads is at most
 1 ms and 99 % of the promised requests are answered.";
 
-/// The device of a run.
+/// The device below the workers in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Below {
     /// Flash without translation.
@@ -54,22 +55,23 @@ const RUNS: [(Below, &str); 3] = [
     (Below::Untaxed, "collection, tax off"),
 ];
 
-/// The performance of a tenant.
+/// The rate and the read latency that a tenant got in a run.
 struct Got {
     iops: f64,
     p95: f64,
     /// The p95 of each window, in µs.
     windows: Vec<f64>,
-    /// The number of windows in which the tenant's objective was kept.
+    /// The number of windows in which the tenant got its objective and its rate.
     kept: usize,
 }
 
-/// The results of a run.
+/// The results of a run: one entry for each of the tenants A to D, and the volume's counters.
 struct Outcome {
     got: [Got; 4],
-    /// Pages written to the flash for each page of hosts.
+    /// Pages written to the flash for each page that hosts wrote; `None` on bare flash.
     amplification: Option<f64>,
-    /// The tax on a write, in tokens: at the end, and in promises.
+    /// The tax on a write in tokens, first at the end of the run, then as priced into promises;
+    /// `None` on bare flash.
     taxes: Option<[f64; 2]>,
 }
 
@@ -129,7 +131,8 @@ fn play(options: &Options, below: Below) -> Outcome {
     Outcome { got, amplification, taxes }
 }
 
-/// Returns the p95 of a tenant's reads in a window, in µs, and whether its objective was kept.
+/// Returns the p95 of a tenant's reads in the present window in µs, and `true` if the tenant got
+/// its objective and its rate.
 fn judge_window(stage: &mut Stage, slo: Option<Slo>, source: SourceId) -> (f64, bool) {
     let (p95, iops) = (stage.meter(source).read_us(95.0), stage.iops(source));
     let promised = slo.map_or(0.0, |slo| f64::from(slo.iops));
@@ -191,7 +194,8 @@ fn empty() -> Figure {
     }
 }
 
-/// Makes the figure: A and B keep their objectives while garbage is collected, if writes pay for it.
+/// Makes the figure `gc-slo`: A and B keep their objectives while garbage is collected, if writes
+/// pay for it.
 pub fn gc_slo(options: &Options) -> Figure {
     let mut figure = empty();
     let [bare, taxed, untaxed] = RUNS.map(|(below, name)| {

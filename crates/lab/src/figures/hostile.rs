@@ -1,4 +1,4 @@
-//! Figures of hostile tenants, and of their effects on neighbours.
+//! The figures `hostile-be` and `hostile-lc`: hostile tenants and their effects on neighbours.
 
 use std::time::Duration;
 
@@ -14,17 +14,18 @@ fn time(options: &Options) -> Duration {
     Duration::from_millis(if options.quick { 1_000 } else { 5_000 })
 }
 
-/// A best-effort tenant beside A and B of Figure 5.
+/// A best-effort tenant that runs beside A and B of Figure 5.
 struct Guest {
     name: &'static str,
-    /// The name below a bar.
+    /// The tenant's name below its bar in the plot.
     label: &'static str,
     reads: f64,
     bytes: u32,
     depth: u32,
     /// The number of connections on each worker.
     connections: usize,
-    /// `true` if cost grows with size as it does on the simulated device; otherwise it is linear.
+    /// `true` if the scheduler's model prices large requests as the simulated device does; `false`
+    /// if its prices are linear in the size.
     sized: bool,
 }
 
@@ -66,15 +67,15 @@ const GUESTS: [Guest; 5] = [
     HOSTILE,
 ];
 
-/// The share of their SLO that A and B send. At exactly their rate, a queue that a disturbance left
-/// behind would never shrink.
+/// The share of their SLO's rate that A and B send. At exactly that rate, a queue that a
+/// disturbance left behind would never shrink.
 const SENT: f64 = 0.95;
 
-/// The performance of the neighbours and the guest.
+/// The results of a run of A, B and one hostile tenant.
 struct Stay {
-    /// The p95 of A and B, in µs.
+    /// The p95 read latencies of A and B, in µs.
     p95: [f64; 2],
-    /// The share of their requests that were answered.
+    /// The share of the requests sent by A and B that were answered.
     share: f64,
     guest_tokens: f64,
     guest_iops: f64,
@@ -113,8 +114,8 @@ fn stay(options: &Options, guest: &Guest) -> Stay {
     stay
 }
 
-/// Makes the figure of a best-effort tenant with large writes, deep queues and thousands of
-/// connections.
+/// Makes the figure `hostile-be`: best-effort tenants with large writes, deep queues or thousands
+/// of connections, each beside A and B.
 pub fn hostile_best_effort(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "hostile-be",
@@ -167,8 +168,9 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
     figure
 }
 
-/// Runs the polite tenant, the one that sends `times` its SLO, and a best-effort tenant. Returns
-/// `times`, their p95s in µs, their IOPS, and the best-effort tenant's tokens a second.
+/// Runs a tenant that keeps to its SLO, a tenant that sends `times` the rate of its SLO, and a
+/// best-effort tenant. Returns `times`, their three p95s in µs, their IOPS, and the best-effort
+/// tenant's tokens a second.
 fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     let mut setup = Setup::device_a(options.seed, WORKERS);
     setup.model = slowed(&setup.model, 95);
@@ -194,7 +196,8 @@ fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
     (times, p95, iops, tokens)
 }
 
-/// Makes the figure of a tenant with an SLO of 10 K reads a second that sends ten times as many.
+/// Makes the figure `hostile-lc`: a tenant with an SLO of 10 K reads a second sends ten times as
+/// many.
 pub fn hostile_critical(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "hostile-lc",

@@ -1,5 +1,5 @@
-//! The paper's figures that need more cores, tenants or time than a small machine has, in virtual
-//! time from a seed.
+//! The figures of papers, and further ones, that need more cores, tenants or time than a small
+//! machine has. They run in virtual time, and a seed decides each random choice.
 //!
 //! Each function makes one [`Figure`]: series to plot, a table with the paper's values beside the
 //! measured ones, and verdicts. Deliberately left out: plots, files and the command line.
@@ -37,7 +37,7 @@ pub use tyche::tyche;
 /// A function that makes a figure.
 pub type Maker = fn(&Options) -> Figure;
 
-/// Every figure, by name.
+/// Every figure in virtual time: its name and the function that makes it.
 pub const ALL: [(&str, Maker); 15] = [
     ("fig1", fig1),
     ("fig3", fig3),

@@ -1,10 +1,11 @@
-//! Device models for figures, beside the paper's.
+//! Device models that figures use beside the published ones.
 
 use qos::{CostModel, DeviceModel, RatePoint, SizePoint};
 
-/// Returns device A of the paper with the growth of cost with size that the simulated device has.
-/// The paper found the growth linear above 4 KiB. Here, writes of 1 MiB disturb reads of 4 KiB as
-/// much as 1.3 times as many bytes in small writes, because their pages reach the dies at once.
+/// Returns device A of the paper, with requests above 4 KiB priced as they load the simulated
+/// device. The paper found the cost linear in the size above 4 KiB. On the simulated device, writes
+/// of 1 MiB disturb reads of 4 KiB as much as 1.3 times as many bytes in small writes, because
+/// their pages reach the dies at once.
 pub(super) fn sized() -> DeviceModel {
     let point = |kib: usize, share: u32| {
         let pages = (kib / 4) as u32;
@@ -18,7 +19,7 @@ pub(super) fn sized() -> DeviceModel {
     DeviceModel::new(cost, published.points().to_vec(), published.rate_max()).expect("sound rates")
 }
 
-/// Returns the model with all rates of mixed loads scaled to this many hundredths.
+/// Returns `model` with its rates of mixed loads multiplied by `hundredths` / 100.
 pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     let slow = |rate: u64| rate * hundredths / 100;
     let points =
@@ -27,7 +28,7 @@ pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     DeviceModel::new(cost, points.collect(), rate_max).expect("sound rates")
 }
 
-/// Returns the model with writes this many times as dear.
+/// Returns `model` with the price of writes multiplied by `times`.
 pub(super) fn dearer(model: &DeviceModel, times: u32) -> DeviceModel {
     let cost = CostModel::linear(model.cost().write() * times, model.cost().read_only_read());
     let cost = cost.expect("a sound price");

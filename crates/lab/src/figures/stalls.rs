@@ -1,5 +1,5 @@
-//! Figure 5 with stalled threads: the worker, or its clients, do not run for a while, as on a
-//! shared machine.
+//! The figure `stalls`: Figure 5 with stalled threads. The worker, or its clients, do not run for a
+//! while, as on a shared machine.
 
 use std::time::Duration;
 
@@ -10,17 +10,19 @@ use crate::scenario::Stalling;
 
 const NEVER: Stalling = Stalling::NEVER;
 
-/// The stalls of threads on a quiet virtual machine: 10 to 25 stalls of 1 to 8 ms in 10 s.
+/// The stalls of a thread on a quiet virtual machine, where 10 to 25 stalls of 1 to 8 ms were seen
+/// in 10 s.
 const SHORT: Stalling = Stalling { a_second: 2.0, shortest: 1_000_000, longest: 8_000_000 };
 
-/// The stalls on a machine with other work.
+/// The stalls of a thread on a machine with other work.
 const LONG: Stalling = Stalling { longest: 20_000_000, ..SHORT };
 
-/// The stalls on a processor that is shared with other busy threads: about half of it is left.
+/// The stalls of a thread on a processor that is shared with busy threads, which leave it about
+/// half of the time.
 const STARVED: Stalling = Stalling { a_second: 150.0, shortest: 3_000_000, longest: 10_000_000 };
 
-/// A case: the stalls of the worker and of the clients. `is_kept` is `true` if the SLOs can be kept
-/// despite them on a slower device.
+/// A case of the figure: the stalls of the worker and of each client. `is_kept` is `true` if the
+/// SLOs can be kept despite the stalls on a slower device.
 struct Case {
     name: &'static str,
     worker: Stalling,
@@ -37,14 +39,15 @@ const CASES: [Case; 6] = [
     Case { name: "worker, half of the time", worker: STARVED, clients: NEVER, is_kept: false },
 ];
 
-/// The factors by which the device is slower than the paper's.
+/// The factors by which the device is slower than device A of the paper.
 const SCALES: [u32; 3] = [1, 8, 64];
 
-/// The smallest slow-down factor for which the results are judged: from there on, one worker and
-/// the machine are fast enough.
+/// The smallest of the `SCALES` whose results are judged: from there on, one worker and the machine
+/// are fast enough for the device.
 const JUDGED_FROM: u32 = 8;
 
-/// The results of a run, as shares of the promises.
+/// The results of a run, as shares: p95s of A and B of their bound, their rate of what was
+/// promised, used tokens of the device's, and how far C's tokens are above D's.
 struct Outcome {
     p95: [f64; 2],
     iops: f64,
@@ -76,7 +79,7 @@ fn run(options: &Options, case: &Case, slow: u32, pays_arrears: bool) -> Outcome
     }
 }
 
-/// Makes Figure 5, scenario 1, with stalled threads.
+/// Makes the figure `stalls`: scenario 1 of Figure 5 with stalled threads.
 pub fn stalls(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "stalls",

@@ -1,4 +1,4 @@
-//! A figure of the extensions beyond the paper, each off and on.
+//! The figure `switches`: the extensions beyond the paper, each switched off and on.
 //!
 //! The online correction has a figure of its own (`ageing.rs`).
 
@@ -13,16 +13,18 @@ use crate::scenario::{Load, Loop, Setup, Stage};
 
 const EVERYWHERE: [usize; 2] = [0, 1];
 
-/// The performance of the tenant with an SLO and two best-effort tenants.
+/// The p95 and p99 in µs of a tenant with an SLO, and the tokens a second of two best-effort
+/// tenants beside it.
 struct Got {
     p95: f64,
     p99: f64,
     tokens: [f64; 2],
-    /// The total tokens of all three tenants.
+    /// The tokens a second of all three tenants together.
     used: f64,
 }
 
-/// Runs a tenant of 150 K IOPS with 95 % reads beside two best-effort tenants.
+/// Runs a tenant with an SLO that sends 150 K requests a second, 95 % of them reads, beside two
+/// best-effort tenants.
 fn play(
     options: &Options,
     model: DeviceModel,
@@ -61,9 +63,9 @@ fn play(
     Got { p95, p99, tokens, used }
 }
 
-/// Runs a tenant of 100 K reads a second that sends half as much again and drops refused requests,
-/// beside a best-effort tenant. Returns its p95 in µs, and its answered and refused requests a
-/// second.
+/// Runs a tenant with an SLO of 100 K reads a second that sends 150 K and drops refused requests,
+/// beside a best-effort tenant. Returns the first tenant's p95 in µs, and its answered and refused
+/// requests a second.
 fn overrun(options: &Options, fails_fast: bool) -> (f64, f64, f64) {
     let mut stage = Stage::new(Setup::device_a(options.seed, 2));
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
@@ -117,7 +119,8 @@ fn depth(options: &Options, figure: &mut Figure) {
     ]);
 }
 
-/// Returns device A with rates for the 99th percentile, as measured on the simulated device.
+/// Returns device A with rates at which the 99th percentile of reads stays within each latency, as
+/// measured on the simulated device.
 fn with_p99() -> DeviceModel {
     let point = |latency_us, tokens: u64| {
         let rate = tokens * 100;
@@ -190,7 +193,7 @@ fn wins(does: bool) -> String {
     if does { "yes" } else { "no" }.to_string()
 }
 
-/// Makes the figure of the extensions of the paper, off and on.
+/// Makes the figure `switches`: each extension of the paper, off and on.
 pub fn switches(options: &Options) -> Figure {
     let mut figure = Figure {
         id: "switches",

@@ -1,5 +1,6 @@
-//! The share of a 10 Gbit/s link that Tyche's adaptive batching uses, beside fixed batches, none,
-//! and our rule: Figures 5, 6 and 7 of the Tyche paper, in virtual time.
+//! The figure `tyche`: the share of a 10 Gbit/s link that Tyche's adaptive batching uses, beside
+//! fixed batches, no batches and nearflash's own rule. It covers Figures 5, 6 and 7 of the Tyche
+//! paper, in virtual time.
 //!
 //! Costs go in, throughput comes out (`model`). Deliberately left out: Figures 1 and 8, and the
 //! breakdown of one request.
@@ -12,16 +13,18 @@ use super::text::{off, percent};
 use super::{Figure, Options, Series, Table};
 use model::{Case, Outcome, adaptive, run};
 
-/// Requests of 4 KiB that the link carries in a second, as the paper has it.
+/// Requests of 4 KiB that the 10 Gbit/s link carries in a second, as the Tyche paper has it.
 const LINK_IOPS: f64 = 315e3;
-/// The largest difference to the paper, in shares of the link.
+/// The largest difference to the Tyche paper that meets a target, in shares of the link.
 const OFF_MOST: f64 = 0.10;
-/// The number of outstanding requests at which the paper's link is as busy as it gets.
+/// The number of outstanding requests at which the Tyche paper's link is as busy as it gets.
 const MOST: u32 = 512;
 
-/// The gains of Tyche's rule over no batches with 32 outstanding reads and writes in the paper.
+/// The Tyche paper's gain of adaptive batches over no batches with 32 outstanding requests: for
+/// reads (`false`) and for writes (`true`).
 const GAINS: [(bool, f64); 2] = [(false, 0.281), (true, 0.358)];
-/// The most that the paper's rule stays behind the best fixed level, in shares of the link.
+/// The most by which adaptive batches stay behind the best fixed level in the Tyche paper, in
+/// shares of the link.
 const BEHIND_MOST: f64 = 0.086;
 
 /// The note below the table.
@@ -38,8 +41,9 @@ The paper reads the outstanding requests of its rule in the batch queue. Here th
 application has outstanding. So where few are outstanding, half of them wait for the other half,
 and Tyche's batching is little better than none, or worse.";
 
-/// The shares of the link that the paper states: with the level adapted, and without batches, which
-/// follows from the gain.
+/// Cases of the Tyche paper: writes, data of two requests in one frame, and the shares of the link
+/// with adaptive batches and without batches. The last one is computed from the gain that the paper
+/// states.
 const PAPER: [(bool, bool, f64, f64); 4] = [
     (false, false, 0.807, 0.807 / 1.442),
     (true, false, 0.792, 0.792 / 1.495),
@@ -47,7 +51,8 @@ const PAPER: [(bool, bool, f64, f64); 4] = [
     (true, true, 0.811, 0.811 / 1.53),
 ];
 
-/// Returns the rules of a row, in the order of its columns.
+/// Returns the batching rules that a row of the table compares, with their names, in the order of
+/// its columns.
 fn rules() -> [(&'static str, Batch); 6] {
     [
         ("no batches", Batch::Never),
@@ -59,7 +64,7 @@ fn rules() -> [(&'static str, Batch); 6] {
     ]
 }
 
-/// Makes the figure: shares of the link.
+/// Makes the figure `tyche`: the shares of the link that the batching rules use.
 pub fn tyche(options: &Options) -> Figure {
     let depths: &[u32] =
         if options.quick { &[4, 32, MOST] } else { &[4, 8, 16, 32, 64, 128, 256, MOST] };
@@ -145,7 +150,7 @@ fn cells(kind: &str, outstanding: u32, outcomes: &[Outcome], paper: Option<f64>)
     cells
 }
 
-/// Judges a share of the link by the paper's.
+/// Adds a verdict that compares a share of the link with the Tyche paper's share.
 fn judge(figure: &mut Figure, kind: &str, rule: &str, outcome: Outcome, paper: f64) {
     let what = format!("{kind}, {MOST} outstanding, {rule}");
     let target = format!("{}, to within 10 points", percent(paper));
@@ -153,7 +158,8 @@ fn judge(figure: &mut Figure, kind: &str, rule: &str, outcome: Outcome, paper: f
     figure.judge(&what, &target, percent(share(outcome)), met);
 }
 
-/// Judges the gain over no batches by the paper's.
+/// Adds a verdict that compares the gain of adaptive batches over no batches with the Tyche paper's
+/// gain.
 fn judge_gain(figure: &mut Figure, kind: &str, outcomes: &[Outcome], paper: f64) {
     let gain = outcomes[4].iops / outcomes[0].iops - 1.0;
     let what = format!("{kind}, 32 outstanding, Tyche to no batches");

@@ -1,4 +1,4 @@
-//! Axes with named values.
+//! Axes whose values 1, 2, 3 and so on have names, such as tenants.
 
 use super::looks::{Look, Styled};
 use super::scale::Scale;
@@ -9,7 +9,7 @@ const APART: i32 = 40;
 /// Half the width of a bar, in pixels.
 pub(super) const BAR: i32 = 17;
 
-/// The names of an axis's values 1, 2, 3 and so on.
+/// The title of an axis, and the names of its values 1, 2, 3 and so on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Categories {
     title: String,
@@ -37,18 +37,19 @@ impl Categories {
         &self.title
     }
 
-    /// Returns the scale with one place for each category.
+    /// Returns a scale with one place of equal width for each name.
     pub(super) fn scale(&self) -> Scale {
         Scale::whole(self.names.len())
     }
 
-    /// Returns the values and their names.
+    /// Returns the values 1, 2, 3 and so on with their names.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         (1..).map(f64::from).zip(self.names.iter().cloned()).collect()
     }
 }
 
-/// Places the marks of several series side by side; those of the paper at the same place as ours.
+/// Places the bars of several series side by side, by setting `aside`. Series of one colour, which
+/// are ours and the paper's, share a place.
 pub(super) fn set_aside(styled: &mut [Styled<'_>]) {
     let mut shapes: Vec<_> = styled.iter().filter(|s| s.look != Look::Limit).map(place).collect();
     shapes.dedup();

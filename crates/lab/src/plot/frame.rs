@@ -1,4 +1,4 @@
-//! The frame of a picture: the area of the data, and around it the title, axes and grid.
+//! The frame of a picture: the area for the data, with the title, axes and grid around it.
 
 use crate::figures::{Figure, Series};
 use plotters::prelude::*;
@@ -8,7 +8,8 @@ use super::canvas::{Area, Drawn, FONT, GRID, INK, PALE_INK};
 use super::categories::Categories;
 use super::scale::{Scale, tick_text};
 
-/// A rectangle of pixels for data, and the scales of its sides.
+/// A rectangle of pixels for the data of a picture, with the scales of its axes and the title
+/// above.
 pub(super) struct Frame {
     left: i32,
     right: i32,
@@ -23,43 +24,46 @@ pub(super) struct Frame {
 const TITLE: i32 = 62;
 
 impl Frame {
-    /// Returns the frame of a picture of this size, with a margin on its right.
+    /// Returns the frame of a picture of `size` pixels without a title, with a margin of `margin`
+    /// pixels on its right.
     pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, margin: i32) -> Frame {
         let (right, bottom) = (size.0 as i32 - margin, size.1 as i32 - 130);
         Frame { left: 130, right, top: 160 - TITLE, bottom, x, y, title: String::new() }
     }
 
-    /// Returns the frame below a title, if that has any words.
+    /// Returns the frame with this title, and moved down by a title's height if the title is not
+    /// empty.
     pub(super) fn titled(self, title: &str) -> Frame {
         let top = self.top + if title.is_empty() { 0 } else { TITLE };
         Frame { top, title: title.to_owned(), ..self }
     }
 
-    /// Returns the right, top and bottom edges of the data's area, in pixels.
+    /// Returns the right, top and bottom edges of the area for data, in pixels.
     pub(super) fn side(&self) -> (i32, i32, i32) {
         (self.right, self.top, self.bottom)
     }
 
-    /// Returns the left and right edges of the data's area, in pixels.
+    /// Returns the left and right edges of the area for data, in pixels.
     pub(super) fn across(&self) -> (i32, i32) {
         (self.left, self.right)
     }
 
-    /// Returns the pixel of a point.
+    /// Returns the pixel at which a point (x, y) of the data is drawn.
     pub(super) fn place(&self, (x, y): (f64, f64)) -> (i32, i32) {
         let right = self.x.place(x) * f64::from(self.right - self.left);
         let up = self.y.place(y) * f64::from(self.bottom - self.top);
         (self.left + right.round() as i32, self.bottom - up.round() as i32)
     }
 
-    /// Returns the pixels of a series' points.
+    /// Returns the pixels of the finite points of a series.
     pub(super) fn places(&self, series: &Series) -> Vec<(i32, i32)> {
         let finite =
             series.points.iter().filter(|point| point.0.is_finite() && point.1.is_finite());
         finite.map(|&point| self.place(point)).collect()
     }
 
-    /// Draws the title, the axes and the grid.
+    /// Draws the title, the axes and the grid. The x axis has the names of `categories` instead of
+    /// numbers, if there are any.
     pub(super) fn draw(
         &self,
         area: &Area<'_>,

@@ -1,5 +1,6 @@
-//! The names of the series, in the right margin: beside the ends of their lines if all end there,
-//! otherwise below each other, from the line that ends last (or highest).
+//! The legend: the names of the series, in the right margin. Names are beside the ends of their
+//! lines if all lines end there. Otherwise they are below each other, in the order of the lines'
+//! ends from the right.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -21,7 +22,7 @@ const SWATCH: i32 = 60;
 /// The approximate largest width of a letter, in pixels.
 const LETTER: f64 = 15.5;
 
-/// The legend of hollow marks that belong to one of our series.
+/// The entry of the legend for hollow marks whose series has the name of a line.
 const PAPER: &str = "hollow: the paper";
 
 /// Returns the width that the names need, in pixels.
@@ -74,7 +75,8 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
     Ok(())
 }
 
-/// Returns the series that have their own name in the margin.
+/// Returns the series that have an entry in the legend: one for each colour of lines, and the
+/// paper's series that match no line.
 fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
     let is_named = |n: usize, entry: &Styled<'_>| match entry.look {
         Look::Line => {
@@ -88,7 +90,8 @@ fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
     styled.iter().enumerate().filter(move |&(n, entry)| is_named(n, entry)).map(|(_, entry)| *entry)
 }
 
-/// Returns the legend of a series: its name, or the names of all series that share its colour.
+/// Returns the text of a legend entry: the series' name, or `GROUP: FIRST to LAST` for lines that
+/// share a colour.
 fn words(entry: &Styled<'_>, all: &[Styled<'_>]) -> String {
     let is_same = |other: &&Styled<'_>| other.look == Look::Line && other.group == entry.group;
     let (first, last) = (entry, all.iter().rfind(is_same).unwrap_or(entry));
@@ -106,13 +109,14 @@ fn has_matched(styled: &[Styled<'_>]) -> bool {
     styled.iter().any(|entry| entry.look == Look::Paper && is_matched(entry, styled))
 }
 
-/// Returns true if one of our series has the name of this series of the paper.
+/// Returns `true` if a line of ours has the name that this series of the paper has behind `paper`.
 fn is_matched(paper: &Styled<'_>, all: &[Styled<'_>]) -> bool {
     let ours = |other: &Styled<'_>| other.look == Look::Line;
     all.iter().any(|other| ours(other) && other.series.name == name(paper.series))
 }
 
-/// Moves ascending positions apart until none overlaps, with as little movement as possible.
+/// Returns the ascending vertical positions of names moved apart by at least `LINE` pixels, and
+/// within `top` and `bottom` if they fit.
 fn spread(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
     let mut levels: Vec<i32> = Vec::with_capacity(wanted.len());
     for &level in wanted {

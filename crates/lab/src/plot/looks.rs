@@ -25,21 +25,23 @@ pub(super) enum Look {
     Limit,
 }
 
-/// A series and its appearance.
+/// A series and how it is drawn.
 #[derive(Clone, Copy)]
 pub(super) struct Styled<'a> {
     pub(super) series: &'a Series,
     pub(super) look: Look,
     pub(super) colour: RGBColor,
-    /// The index of the shape of the marks.
+    /// The index of the shape of the series' marks, from 0 to 3.
     pub(super) shape: usize,
-    /// The common prefix of the names that share a colour. Empty if no other series shares it.
+    /// The part of the name before its first comma, if names that begin alike share a colour; empty
+    /// in figures where each name has its own colour.
     pub(super) group: &'a str,
-    /// The offset by which the series is drawn to the right, in pixels.
+    /// The distance in pixels by which marks or bars are moved to the right; zero if a line joins
+    /// the marks.
     pub(super) aside: i32,
 }
 
-/// Returns each series with its look and colour, which follow from its name.
+/// Returns each series with its look, colour and shape, which follow from its name.
 pub(super) fn style(series: &[Series]) -> Vec<Styled<'_>> {
     let ours: Vec<&str> = series
         .iter()
@@ -69,7 +71,7 @@ pub(super) fn style(series: &[Series]) -> Vec<Styled<'_>> {
     styled
 }
 
-/// Returns the part of a name before its first comma.
+/// Returns the part of a series' name before its first comma, or the whole name.
 fn group(name: &str) -> &str {
     name.split_once(',').map_or(name, |(group, _)| group)
 }
@@ -84,7 +86,8 @@ fn look(name: &str) -> Look {
     }
 }
 
-/// Returns the name of the matching series of ours: its own name, or the part behind `paper`.
+/// Returns the name that a series of ours and one of the paper have in common: the name without a
+/// leading `paper`.
 pub(super) fn name(series: &Series) -> &str {
     let name = series.name.strip_prefix("paper").unwrap_or(&series.name);
     name.trim_start_matches([':', ',', ' '])

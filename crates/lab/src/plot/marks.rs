@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::canvas::{Area, Drawn};
 use super::looks::{Look, Styled};
 
-/// Half the width of a mark, in pixels.
+/// Half the width in pixels of a mark on a line; other marks are larger.
 pub(super) const MARK: i32 = 8;
 
 /// Draws a mark in the series' shape: filled for our series, hollow for the paper's.

@@ -1,6 +1,7 @@
 //! The scales of axes: positions of values, and labels of ticks.
 
-/// The scale of an axis: `low < high`. Both are above zero on a logarithmic axis.
+/// The range of an axis, where `low < high`, and its ticks. Both bounds are above zero on a
+/// logarithmic axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -21,8 +22,8 @@ enum Kind {
 const TICKS: f64 = 7.0;
 
 impl Scale {
-    /// Returns a linear scale from zero, or the lowest value if negative, to a round number above
-    /// all values.
+    /// Returns a linear scale whose bounds are multiples of its step: from zero, or below the
+    /// lowest value if that is negative, to at least the highest value.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = bounds(values.chain([0.0]));
         let high = if high > low { high } else { low + 1.0 };
@@ -33,13 +34,14 @@ impl Scale {
         Scale { low, high, kind: Kind::Linear { step } }
     }
 
-    /// Returns a scale of the whole numbers from one on, with room at both ends.
+    /// Returns a scale for the whole numbers from 1 to `count`, with half a step of room at both
+    /// ends.
     pub(super) fn whole(count: usize) -> Scale {
         Scale { low: 0.5, high: count as f64 + 0.5, kind: Kind::Linear { step: 1.0 } }
     }
 
-    /// Returns a scale from zero to slightly above the largest value, for lines that fill the
-    /// width.
+    /// Returns a linear scale that ends 3 % above the largest value instead of at a round number,
+    /// so that lines fill the width.
     pub(super) fn along(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let (_, highest) = bounds(values.clone());
         let scale = Scale::linear(values);
@@ -47,7 +49,8 @@ impl Scale {
         if snug > scale.low { Scale { high: snug.min(scale.high), ..scale } } else { scale }
     }
 
-    /// Returns a logarithmic scale between round numbers around all values above zero.
+    /// Returns a logarithmic scale around all values above zero, whose bounds are 1, 2 or 5 times a
+    /// power of ten.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Scale {
         let (low, high) = bounds(values.filter(|&value| value > 0.0));
         let (low, high) = if low.is_finite() { (low, high) } else { (1.0, 10.0) };
@@ -59,8 +62,8 @@ impl Scale {
         Scale { low, high, kind: Kind::Logarithmic }
     }
 
-    /// Returns the position of a value between 0 at the low end and 1 at the high end, clamped to
-    /// them.
+    /// Returns the position of a value on the axis: 0 at the low end, 1 at the high end. Values
+    /// outside are moved to the nearer end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let share = match self.kind {
             Kind::Linear { .. } => (value - self.low) / (self.high - self.low),
@@ -71,7 +74,7 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// Returns the values at the ticks.
+    /// Returns the values at which the axis has ticks, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match self.kind {
             Kind::Linear { step } => {
@@ -95,7 +98,7 @@ impl Scale {
     }
 }
 
-/// The mantissas at which a decade has ticks.
+/// The multiples of a power of ten at which a logarithmic axis has ticks.
 const MANTISSAS: [f64; 3] = [1.0, 2.0, 5.0];
 
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -105,19 +108,20 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// Returns the power of ten at or below a value above zero.
+/// Returns the largest power of ten that is not above `value`, which is above zero.
 fn decade(value: f64) -> f64 {
     10_f64.powf(value.log10().floor())
 }
 
-/// Returns the next round step at or above: 1, 2, 2.5, 5 or 10 times a power of ten.
+/// Returns the smallest round step that is not below `step`: 1, 2, 2.5, 5 or 10 times a power of
+/// ten.
 fn round_step(step: f64) -> f64 {
     let base = decade(step);
     let rounds = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * base);
     rounds.into_iter().find(|&round| round >= step * 0.999).unwrap_or(step)
 }
 
-/// Returns the text of a value at a tick: `250`, `1.5 K`, `400 K`, `1 M`.
+/// Returns the label of a tick: `250`, `1.5 K`, `400 K`, `1 M`.
 pub(super) fn tick_text(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, " M"),

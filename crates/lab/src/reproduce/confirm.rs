@@ -1,4 +1,4 @@
-//! The confirmation in real time of a point that was computed in virtual time.
+//! Confirmation in real time of points of figures that were computed in virtual time.
 
 use crate::figures::Figure;
 use flash::sim_flash::Preset;
@@ -8,11 +8,12 @@ use super::real::Bed;
 use super::tenants;
 use crate::demo;
 
-/// The largest ratio of the real p95 to the virtual one. Other work of the machine takes the
-/// processor away for milliseconds.
+/// The largest ratio between the p95 in real time and that in virtual time, in either direction.
+/// Other work of the machine takes the processor away for milliseconds.
 const RATIO_MOST: f64 = 1.25;
 
-/// Adds a verdict on a real-time measurement of a point, if the figure has one.
+/// Measures a point of the figure in real time and adds a verdict on it. Does nothing for figures
+/// that have no such point.
 pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     match figure.id {
         "fig1" => device(figure, bed, 90, 100e3),
@@ -25,7 +26,8 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     }
 }
 
-/// Measures the device alone, at a load that any machine can drive.
+/// Measures simulated device A without a server in real time, at a load that any machine can drive,
+/// and compares its p95 with that in virtual time.
 fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
     outln!("{}: a point in real time …", figure.id);
     let share = f64::from(reads) / 100.0;

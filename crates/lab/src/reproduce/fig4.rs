@@ -1,4 +1,4 @@
-//! Figure 4: tail latency against throughput of 1 KiB reads, one core.
+//! Figure 4 of the paper: tail latency against throughput of 1 KiB reads, on one core.
 
 use crate::figures::{Figure, Series, Table};
 
@@ -6,14 +6,16 @@ use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
-/// The offered loads in thousands of requests a second. A series ends when it no longer keeps up.
+/// The offered loads in thousands of requests a second. A curve ends at the first load that its
+/// path does not keep up with.
 const RATES: [u32; 11] = [25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 850];
 
-/// The connections of the load: 8, with 128 requests in flight each.
+/// The number of connections of the load, and the requests in flight on each.
 const CONNECTIONS: &str = "8";
 const DEPTH: &str = "128";
 
-/// The curve of one path.
+/// The latencies of one path to the device, at each load up to the first that the path does not
+/// keep up with.
 struct Curve {
     name: &'static str,
     points: Vec<Point>,
@@ -83,7 +85,7 @@ fn figure() -> Figure {
     }
 }
 
-/// Raises the rate until this path no longer keeps up.
+/// Measures a path at rising rates, up to the first rate of which it serves less than 97 %.
 fn curve(
     bed: &Bed,
     name: &'static str,
@@ -105,13 +107,13 @@ fn curve(
     Ok(Curve { name, points, paper })
 }
 
-/// Returns the point of the most throughput.
+/// Returns the point of a curve with the most requests a second.
 fn most(curve: &Curve) -> &Point {
     let by_iops = |a: &&Point, b: &&Point| a.iops.total_cmp(&b.iops);
     curve.points.iter().max_by(by_iops).expect("every way has a point")
 }
 
-/// Measures this machine's loopback and the server without a device.
+/// Measures the server on a null device over loopback, and returns a note with its IOPS.
 fn ceiling(bed: &Bed) -> Result<String, String> {
     let server = bed.serve("null:1GiB")?;
     let words = ["--block-size", "1KiB", "--connections", "4", "--queue-depth", "32"];

@@ -1,4 +1,4 @@
-//! Figure 6c: how many TCP connections one core serves.
+//! Figure 6c of the paper: the number of TCP connections that one core serves.
 
 use crate::figures::{Figure, Series, Table};
 
@@ -6,13 +6,14 @@ use super::real::{Bed, Point, url};
 
 const DEVICE: &str = "sim:a?size=256MiB";
 
-/// Requests a second on each connection, the numbers of connections, and the paper's maximum.
+/// The requests a second on each connection, the numbers of connections to try, and the paper's
+/// maximum.
 const LOADS: [(u32, &[u32], &str); 2] = [
     (100, &[100, 250, 500, 1_000, 1_500, 2_000, 3_000, 5_000], "5 000 connections, 500 K IOPS"),
     (1_000, &[25, 50, 100, 150, 200, 300, 500, 850], "850 connections, 780 K IOPS"),
 ];
 
-/// The share of the offered load that has to be served.
+/// The share of the offered requests that must be served for a load to count as kept up with.
 const SERVED_LEAST: f64 = 0.97;
 
 pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {

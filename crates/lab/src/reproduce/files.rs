@@ -1,4 +1,4 @@
-//! A figure's files: its table and its points as CSV, its plot as SVG.
+//! The files of a figure: its table and its points as CSV, its plot as SVG.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,7 +7,8 @@ use crate::figures::Figure;
 
 use crate::plot;
 
-/// Writes `ID.csv`, and, if there are points, `ID-points.csv` and `ID.svg`.
+/// Writes a figure's files into `folder`: `ID.csv` and, if there are points, `ID-points.csv` and
+/// `ID.svg`.
 pub(super) fn write(folder: &Path, figure: &Figure) -> Result<(), String> {
     let write = |name: String, text: String| {
         let path = folder.join(name);
@@ -42,7 +43,7 @@ fn points(figure: &Figure) -> String {
     text
 }
 
-/// Quotes a cell of CSV (RFC 4180).
+/// Returns a cell of CSV, in quotes if it needs them (RFC 4180).
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", cell.replace('"', "\"\""))

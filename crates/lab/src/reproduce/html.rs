@@ -1,4 +1,4 @@
-//! The report: a single self-contained page.
+//! The report of `nearflash reproduce`: one HTML page that needs no other files.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ figure{margin:1rem 0;overflow-x:auto}svg{width:100%;height:auto;display:block}a{
 .wide td,.wide th{white-space:nowrap}.verdicts td{white-space:normal}}\
 @media print{svg{break-inside:avoid}h2{break-after:avoid}}";
 
-/// Returns the page with these figures.
+/// Returns the page with these figures, measured on `machine`.
 pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
     let mut page = String::new();
     let _ = write!(
@@ -57,7 +57,7 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
     page
 }
 
-/// Formats the list of figures, with the number of missed targets of each.
+/// Returns the list of links to the figures as HTML, with the number of missed targets of each.
 fn contents(figures: &[Figure]) -> String {
     let mut text = String::from("<nav aria-label=\"Contents\"><ul>\n");
     for figure in figures {
@@ -73,7 +73,7 @@ fn contents(figures: &[Figure]) -> String {
     text
 }
 
-/// Formats a summary of all verdicts.
+/// Returns a table of all figures' verdicts as HTML.
 fn summary(figures: &[Figure]) -> String {
     let mut text = String::from(
         "<div class=\"wide\"><table class=\"verdicts\"><thead><tr><th></th><th>measure</th><th>target</th>\
@@ -134,7 +134,8 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Returns true if a cell is a number, which is aligned right: `1 234.5`, `-3.1 %`, `78 / 90`.
+/// Returns `true` if a cell is a number, which is aligned to the right: `1 234.5`, `-3.1 %`, `78 /
+/// 90`.
 fn is_number(cell: &str) -> bool {
     let starts = cell.trim_start_matches(['+', '-', '−', '<', '≈', ' ']);
     let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || " .,%/–-".contains(c));

@@ -1,5 +1,5 @@
-//! User-space iSCSI from Debian: its target `tgt`, and a measuring initiator of `libiscsi`
-//! (`crates/io/examples/iscsi.rs`).
+//! User-space iSCSI as a yardstick: Debian's target `tgt`, and a measuring initiator that uses
+//! `libiscsi` (`crates/io/examples/iscsi.rs`).
 
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
@@ -10,13 +10,14 @@ use crate::child::Helper;
 
 const TARGET: &str = "iqn.2026-11.nearflash:yardstick";
 
-/// Bytes that the target serves, from memory.
+/// Bytes of the disk that the iSCSI target serves, from memory.
 const BYTES: u64 = 64 << 20;
 
-/// The control port that distinguishes this target daemon from others on the machine.
+/// The control port that distinguishes our `tgtd` daemon from others on the machine.
 const CONTROL_PORT: &str = "77";
 
-/// Measures reads, then writes, of 4 KiB to memory, one at a time.
+/// Measures single reads, then single writes, of 4 KiB over iSCSI to memory. Returns the points of
+/// reads and of writes.
 pub(super) fn measure(bed: &Bed) -> Result<[Point; 2], String> {
     let client = bed.yardstick("iscsi").ok_or(
         "its initiator is not built (cargo build --release -p nearflash-io --example iscsi)",
@@ -51,7 +52,7 @@ pub(super) fn measure(bed: &Bed) -> Result<[Point; 2], String> {
     Ok(points.swap_remove(points.len() / 2))
 }
 
-/// Runs an administrative command on the daemon, repeatedly in case it has just been started.
+/// Runs `tgtadm` on the daemon, up to 50 times in case the daemon has just been started.
 fn administer(words: &[&str]) -> Result<(), String> {
     let mut said = String::new();
     for _ in 0..50 {
@@ -67,13 +68,13 @@ fn administer(words: &[&str]) -> Result<(), String> {
     Err(format!("tgtadm: {said}"))
 }
 
-/// Returns a port that was free a moment ago.
+/// Returns a loopback address with a port that was free a moment ago.
 fn free_port() -> Result<SocketAddr, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     listener.local_addr().map_err(|e| e.to_string())
 }
 
-/// Parses `read MEAN P95` and `write MEAN P95`, in µs.
+/// Parses the initiator's output: a line `read MEAN P95` and a line `write MEAN P95`, in µs.
 fn parse(text: &str) -> Result<[Point; 2], String> {
     let point = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

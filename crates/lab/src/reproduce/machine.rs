@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The machine, and the program.
+/// The machine on which figures are measured, as the report describes it.
 pub(super) struct Machine {
     cpu: String,
     cpus: usize,
     memory_gib: f64,
     kernel: String,
-    /// The system's load average over the last minute, before the measurements.
+    /// The load average over the last minute, read before the measurements.
     load: f64,
 }
 
 impl Machine {
-    /// Queries the system.
+    /// Reads the description of this machine from `/proc`.
     pub(super) fn describe() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));

@@ -1,12 +1,12 @@
-//! Data points read from the paper's figures, drawn beside the measurements, and plots cut to the
+//! Data points that the paper states or shows, drawn beside our measurements, and curves cut to the
 //! visible range.
 
 use crate::figures::{Figure, Series};
 
-/// The latency in µs at which curves of overloads are cut off.
+/// The latency in µs at which curves end that grow beyond any bound.
 const LATENCY_US_MAX: f64 = 5_000.0;
 
-/// Adds the paper's points to a figure's plot.
+/// Adds the paper's points to the plot of a figure that has some.
 pub(super) fn overlay(figure: &mut Figure) {
     let mut add = |name: &str, points: Vec<(f64, f64)>| {
         figure.series.push(Series { name: name.to_owned(), points });
@@ -31,7 +31,7 @@ pub(super) fn overlay(figure: &mut Figure) {
     }
 }
 
-/// Cuts lines at the edge of the plot.
+/// Ends each curve where it reaches `LATENCY_US_MAX`, by interpolation.
 fn cut(figure: &mut Figure) {
     for series in &mut figure.series {
         let Some(first) = series.points.iter().position(|&(_, y)| y > LATENCY_US_MAX) else {

@@ -1,5 +1,5 @@
-//! The set-up of real-time measurements: servers as child processes on loopback, the load of
-//! `nearflash bench`, and repetitions of which the median counts.
+//! The set-up of measurements in real time: servers as child processes on loopback, the load of
+//! `nearflash bench`, and repeated measurements.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use crate::bench;
 use crate::child::Server;
 use crate::report::Report;
 
-/// The settings of measurements in real time.
+/// The settings of all measurements in real time.
 pub(super) struct Bed {
     pub(super) quick: bool,
     pub(super) seed: u64,
 }
 
 /// The time in µs for which a polling server looks for more work before it sleeps: longer than any
-/// pause of these loads.
+/// pause of the loads here.
 const POLLING_US: u32 = 2_000;
 
-/// The results of one path to the device, at one load.
+/// The rate and latencies of one path to the device, at one load.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Completed requests a second.
@@ -37,18 +37,18 @@ impl Bed {
         Bed { quick, seed }
     }
 
-    /// Returns the duration of each measurement in seconds.
+    /// Returns the duration of each measurement in seconds, as an argument of `nearflash bench`.
     pub(super) fn seconds(&self) -> &'static str {
         if self.quick { "1" } else { "3" }
     }
 
-    /// Returns the number of measurements, of which the median is reported.
+    /// Returns how often a point is measured; the repetition with the median p95 counts.
     pub(super) fn repetitions(&self) -> usize {
         if self.quick { 1 } else { 3 }
     }
 
-    /// Starts `nearflash serve` for this device on one worker that polls, as the paper's server
-    /// does.
+    /// Starts `nearflash serve` for the device spec `device` with one worker that polls, as the
+    /// paper's server does.
     pub(super) fn serve(&self, device: &str) -> Result<Server, String> {
         let listen = "reflex://127.0.0.1:0";
         let spin = POLLING_US.to_string();
@@ -56,19 +56,20 @@ impl Bed {
         Server::start(&words.map(str::to_owned))
     }
 
-    /// Returns the path of the yardstick of this name beside this program, if it was built.
+    /// Returns the path of the yardstick program `name` beside this program; `None` if it was not
+    /// built.
     pub(super) fn yardstick(&self, name: &str) -> Option<PathBuf> {
         let path = std::env::current_exe().ok()?.parent()?.join("examples").join(name);
         path.exists().then_some(path)
     }
 
-    /// Starts a yardstick that serves.
+    /// Starts a yardstick program that serves, and waits until it is ready.
     pub(super) fn serve_with(&self, program: &PathBuf, words: &[&str]) -> Result<Server, String> {
         Server::start_other(Command::new(program).args(words))
     }
 
-    /// Measures a server or a local device several times with these arguments of `nearflash bench`,
-    /// and returns the repetition with the median p95.
+    /// Measures a server or a local device with the arguments `words` of `nearflash bench`, several
+    /// times. Returns the repetition with the median p95.
     pub(super) fn measure(&self, target: &str, words: &[&str]) -> Result<Point, String> {
         let mut points = Vec::new();
         for n in 0..self.repetitions() {
@@ -107,6 +108,6 @@ pub(super) fn url_v1(address: SocketAddr) -> String {
     format!("reflex://{address}?v=1")
 }
 
-/// The note that replaces a figure whose yardstick is missing.
+/// The note that a figure has if a yardstick of it is not built.
 pub(super) const NO_YARDSTICK: &str = "left out: the libaio-style server is not built \
      (cargo build --release -p nearflash-io --example naive)";

@@ -1,14 +1,16 @@
-//! Table 2: the latency of a single 4 KiB request, local and over each path to remote flash.
+//! Table 2 of the paper: the latency of a single 4 KiB request, on a local device and over each
+//! path to a remote one.
 
 use crate::figures::{Figure, Table};
 
 use super::iscsi;
 use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
 
-/// The simulated flash, and memory, which shows the cost of the path itself.
+/// The specs and names of the devices: simulated flash, and memory, which shows the cost of the
+/// path itself.
 const DEVICES: [(&str, &str); 2] = [("sim:a?size=256MiB", "flash"), ("mem:256MiB", "memory")];
 
-/// The paper's table, µs: mean / p95 of reads, then of writes.
+/// The paper's Table 2 in µs: for each path, mean / p95 of reads, then of writes.
 const PAPER: [(&str, &str, &str); 4] = [
     ("local", "78 / 90", "11 / 17"),
     ("iSCSI", "211 / 251", "155 / 215"),
@@ -16,7 +18,7 @@ const PAPER: [(&str, &str, &str); 4] = [
     ("nearflash", "117 / 135", "58 / 64"),
 ];
 
-/// The latencies of reads and writes over one path.
+/// The read and write latencies of one path to one device.
 struct Way {
     name: &'static str,
     device: &'static str,

@@ -16,17 +16,18 @@ use crate::stalls::Kept;
 /// The share of its promised rate that a tenant with an SLO sends.
 const SENT: f64 = 0.95;
 
-/// The smallest share of the sent requests that must be served.
+/// The smallest share of the sent requests that must be answered for a promise to be kept.
 const SERVED_LEAST: f64 = 0.99;
 
-/// The number of attempts, of which the best counts: a disturbed machine spoils single attempts,
-/// while a bad scheduler would fail each time.
+/// The maximum number of attempts, of which the best counts. A disturbed machine spoils single
+/// attempts, while a bad scheduler would fail each time.
 const ATTEMPTS: usize = 3;
 
 /// A tenant, its promise on the small drive, and its load.
 struct TenantLoad {
     name: String,
-    /// The promised requests a second, at the drive's p95 of reads; `None` for best effort.
+    /// The promised requests a second, at the small drive's bound of the p95 of reads; `None` for
+    /// best effort.
     iops: Option<f64>,
     read_percent: u8,
     request_bytes: usize,
@@ -64,7 +65,7 @@ impl TenantLoad {
     }
 }
 
-/// Measures A and B beside a hostile tenant.
+/// Measures A and B of Figure 5 beside a hostile tenant, on a real server and the small drive.
 pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let guest = |request_bytes, connections, queue_depth| TenantLoad {
         request_bytes,
@@ -82,7 +83,8 @@ pub(super) fn hostile(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, what, &tenants)
 }
 
-/// Measures one core of Figure 6a: a tenant with an SLO and two best-effort tenants.
+/// Measures one core of Figure 6a on a real server: a tenant with an SLO and two best-effort
+/// tenants.
 pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants = [
         TenantLoad::promised("A", SMALL.share * 20e3, 90),
@@ -92,7 +94,7 @@ pub(super) fn core(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, "one worker: a tenant of 1 000 IOPS beside two of best effort", &tenants)
 }
 
-/// Measures many tenants at once, as Figure 6b does, with as many as one machine can load.
+/// Measures 32 tenants at once on one worker of a real server, as Figure 6b does with more.
 pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     let tenants: Vec<TenantLoad> = (0..TENANTS)
         .map(|n| TenantLoad {
@@ -105,10 +107,11 @@ pub(super) fn many(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     confirm(figure, bed, "one worker: 32 tenants of 100 IOPS", &tenants)
 }
 
-/// Number of tenants, each simulated by a thread with a ring.
+/// Number of tenants of `many`, each simulated by a thread with a ring.
 const TENANTS: usize = 32;
 
-/// Adds a verdict on whether every tenant got its promise.
+/// Runs the tenants against a real server on the small drive, and adds a verdict: whether each
+/// tenant with an SLO got its promise.
 fn confirm(
     figure: &mut Figure,
     bed: &Bed,
@@ -159,13 +162,13 @@ fn confirm(
     Ok(())
 }
 
-/// The results of the tenants with an SLO.
+/// The results of one attempt, over all tenants with an SLO.
 struct Seen {
-    /// The p95 latency of the tenant with the worst result.
+    /// The largest p95 read latency of a tenant with an SLO.
     p95: Duration,
-    /// The smallest served share of a tenant's requests.
+    /// The smallest share of its sent requests that a tenant with an SLO got answered.
     served: f64,
-    /// The time for which threads were kept from running meanwhile.
+    /// The stall time of the machine during the attempt.
     kept: Kept,
 }
 

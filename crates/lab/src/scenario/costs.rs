@@ -1,4 +1,5 @@
-//! The processor time of a turn of the simulated worker. All such constants stand here.
+//! The processor time that a turn of a simulated worker takes. All constants of that kind stand
+//! here.
 //!
 //! The constants are fitted to the bench's measurements of the real server (docs/results/serve.md,
 //! version 1 over loopback on device `null:`, in nanoseconds of the server's core a request). A
@@ -33,53 +34,55 @@
 //! way"), so tenants are charged whichever way they go. The pace is a slow one: over a network of
 //! memory, with nothing else in the caches, the same code was timed at several times that.
 //!
-//! Deliberately left out: the time to wake a worker that sleeps (simulated workers spin, as
-//! the paper's do), caches, and other programs.
+//! Deliberately left out: the time to wake a sleeping worker (simulated workers spin, as the
+//! paper's do), caches, and other programs.
 
-/// The work of a turn.
+/// The work of a worker in one turn, as counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
-    /// Pieces received.
+    /// Receives: a buffer of bytes taken from one connection.
     pub(crate) receives: u64,
-    /// Connections sent to.
+    /// Connections to which bytes were sent.
     pub(crate) sends: u64,
-    /// Requests that arrived whole or in part.
+    /// Requests whose first byte was received in the turn.
     pub(crate) requests: u64,
     /// Bytes received.
     pub(crate) bytes_in: u64,
     /// Bytes sent.
     pub(crate) bytes_out: u64,
-    /// Rounds of a token scheduler.
+    /// Rounds of the worker's token scheduler.
     pub(crate) rounds: u64,
-    /// Tenants that rounds visited or served the short way.
+    /// Tenants that the rounds visited, or whose requests went the short way.
     pub(crate) served: u64,
     /// Requests that were queued in a token scheduler.
     pub(crate) queued: u64,
 }
 
-/// Nanoseconds of a productive turn: the system call, the loop, the inboxes.
+/// Nanoseconds of a turn that progressed, beside its requests: the system call, the loop, the
+/// inboxes.
 const TURN: u64 = 3_000;
-/// Nanoseconds of a turn without work (a spin).
+/// Nanoseconds of a turn without work (a spin of the loop).
 const SPIN: u64 = 300;
-/// Nanoseconds of one receive.
+/// Nanoseconds to receive once from a connection.
 const RECEIVE: u64 = 1_900;
-/// Nanoseconds of one send.
+/// Nanoseconds to send to a connection.
 const SEND: u64 = 1_900;
-/// Nanoseconds of one request, beside its bytes.
+/// Nanoseconds of one request, beside its bytes and its scheduling.
 const REQUEST: u64 = 76;
-/// Nanoseconds of a KiB received.
+/// Nanoseconds to receive a KiB.
 const KIB_IN: u64 = 149;
-/// Nanoseconds of a KiB sent.
+/// Nanoseconds to send a KiB.
 const KIB_OUT: u64 = 94;
-/// Nanoseconds of a token scheduler's round.
+/// Nanoseconds of a token scheduler's round, beside its tenants.
 const ROUND: u64 = 160;
-/// Nanoseconds of a tenant in a round.
+/// Nanoseconds of one tenant in a token scheduler's round.
 const TENANT: u64 = 71;
-/// Nanoseconds of queueing, pricing and paying one request.
+/// Nanoseconds to queue, price and pay one request in a token scheduler.
 const QUEUE: u64 = 11;
 
 impl Work {
-    /// Returns the nanoseconds of processor time that the turn took.
+    /// Returns the processor time of the turn in nanoseconds. `progressed` is `true` if the turn
+    /// found work.
     pub(crate) fn nanos(&self, progressed: bool) -> u64 {
         let turn = if progressed { TURN } else { SPIN };
         let sockets = RECEIVE * self.receives + SEND * self.sends;
@@ -87,7 +90,7 @@ impl Work {
         turn + sockets + bytes + REQUEST * self.requests + self.scheduling()
     }
 
-    /// Returns the scheduler's part of the processor time.
+    /// Returns the token scheduler's part of the turn's processor time, in nanoseconds.
     pub(crate) fn scheduling(&self) -> u64 {
         ROUND * self.rounds + TENANT * self.served + QUEUE * self.queued
     }
@@ -97,8 +100,8 @@ impl Work {
 mod tests {
     use super::*;
 
-    /// Returns the nanoseconds a request of a saturated worker that takes 64 requests over this
-    /// many connections.
+    /// Returns the processor time of a request, in nanoseconds, for a saturated worker that takes
+    /// 64 requests a turn over this many connections.
     fn saturated(connections: u64, kib_in: u64, kib_out: u64) -> f64 {
         let requests = 64;
         let bytes = |kib: u64| kib * 1024 * requests;

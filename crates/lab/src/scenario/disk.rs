@@ -1,4 +1,4 @@
-//! The device of a stage: simulated flash, or flash translation over it.
+//! The device of a stage: simulated flash, or a volume of flash translation over simulated flash.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use ftl::{DeviceMedia, Policy, Report, Settings, Shape};
 
 use super::memory::bufs;
 
-/// Blocks of the simulated flash without translation: 32 GiB.
+/// The size of simulated flash without translation, in 512-byte blocks: 32 GiB.
 const PLAIN_BLOCKS: u64 = 1 << 26;
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 /// The approximate number of segments of a volume of flash translation.
 const SEGMENTS: u64 = 512;
-/// The number of writes in flight while a volume is written for the first time.
+/// The number of page writes in flight while a volume is filled before the stage begins.
 const DEPTH: usize = 128;
-/// The number of times that each page is overwritten, on average, before a volume is measured.
+/// The mean number of times that each page of a volume is overwritten before the stage begins.
 const OVERWRITES: u64 = 2;
 
-/// Flash translation below the workers of a stage.
+/// The parameters of flash translation over the simulated flash of a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Translation {
-    /// Pages of 4 KiB of the simulated flash.
+    /// The size of the simulated flash below, in pages of 4 KiB.
     pub pages: u64,
-    /// Pages of the flash over pages of hosts, less one, in thousandths.
+    /// The spare space: how many thousandths more pages the flash has than hosts see.
     pub spare_per_mille: u32,
 }
 
@@ -53,8 +53,8 @@ impl Device for DiskQueue {
     contract::device_by!(each);
 }
 
-/// The queue to a volume that was written before the stage began. The flash's clock is ahead of the
-/// stage's by the time that this took.
+/// A queue to a volume that was filled and overwritten before the stage began. The clock of the
+/// flash is ahead of the stage's by the time that this took.
 pub(crate) struct Aged {
     queue: Box<ftl::Queue<SimQueue>>,
     ahead: u64,
@@ -93,20 +93,22 @@ impl Device for Aged {
     }
 }
 
-/// The device of a stage.
+/// The simulated device of a stage, which opens a queue for each worker.
 pub(crate) struct Disk {
     pub(crate) flash: SimVolume,
-    /// The queue of the one worker that serves a translated volume, until it takes it.
+    /// The queue to a translated volume until its one worker opens it; `None` without translation.
     aged: Option<Aged>,
     chores: Option<Arc<dyn Chores>>,
     pub(crate) blocks: u64,
-    /// The time of the next charge for the chores; never, without chores.
+    /// The time of the next charge for the device's chores, in nanoseconds; `u64::MAX` if the
+    /// device has none.
     pub(crate) charge_at: u64,
 }
 
 impl Disk {
-    /// Returns flash of this model, with a translation over it if there is one. The translated
-    /// volume has been overwritten in random order, so that it collects garbage from the start.
+    /// Creates simulated flash of this model, with a volume of flash translation over it if
+    /// `translation` is given. The volume is overwritten in random order, so that it collects
+    /// garbage from the start.
     pub(crate) fn new(model: Model, translation: Option<Translation>, seed: u64) -> Disk {
         let Some(translation) = translation else {
             let flash = SimVolume::forgetful(model, PLAIN_BLOCKS, 1.0, seed);
@@ -122,10 +124,10 @@ impl Disk {
         Disk { flash, aged, chores: Some(chores), blocks, charge_at: 0 }
     }
 
-    /// Opens a worker's queue.
+    /// Opens a worker's queue to the device.
     ///
     /// # Panics
-    /// Panics if a second worker wants to serve a translated volume.
+    /// Panics if a second worker opens a queue to a translated volume.
     pub(crate) fn open_queue(&mut self) -> DiskQueue {
         match self.chores {
             None => DiskQueue::Plain(self.flash.open_queue()),
@@ -133,14 +135,15 @@ impl Disk {
         }
     }
 
-    /// Returns the work that the device does of its own accord, if it does any.
+    /// Returns the garbage collection that the device does of its own accord; `None` without flash
+    /// translation.
     pub(crate) fn chores(&self) -> Option<&Arc<dyn Chores>> {
         self.chores.as_ref()
     }
 }
 
 impl DiskQueue {
-    /// Returns the counters of a translated volume.
+    /// Returns the counters of the translated volume; `None` without flash translation.
     pub(crate) fn report(&self) -> Option<Report> {
         match self {
             DiskQueue::Plain(_) => None,
@@ -149,7 +152,7 @@ impl DiskQueue {
     }
 }
 
-/// Creates a volume on the flash, and opens it.
+/// Creates a volume of flash translation on the simulated flash, and opens a queue to it.
 fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
     let buf = bufs(SizeClass { bytes: 1 << 20, count: 1 }).next().expect("one was asked for");
     let mut media = DeviceMedia::new(vec![flash.open_queue()], buf);
@@ -169,8 +172,8 @@ fn open(flash: &SimVolume, translation: Translation) -> ftl::Queue<SimQueue> {
     ftl::Queue::new(volume, members, pool)
 }
 
-/// Writes each page of a volume once, then pages at random. Returns the time at which the volume
-/// has come to rest.
+/// Writes each page of a volume once, then pages at random, until the volume is at rest. Returns
+/// the flash's time at its end, in nanoseconds.
 fn age(queue: &mut ftl::Queue<SimQueue>, seed: u64) -> u64 {
     let mut free: Vec<Buf> = bufs(SizeClass { bytes: PAGE_BYTES, count: DEPTH }).collect();
     let pages = queue.geometry().blocks / PAGE_BLOCKS;

@@ -1,5 +1,5 @@
-//! Buffers of simulated workers. Buffers are never freed, so they are reused from one scenario to
-//! the next.
+//! Buffers of simulated workers. Buffers are never freed, so each scenario reuses those of earlier
+//! ones.
 
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ impl Memory {
     }
 }
 
-/// Returns the buffers of a class, from one piece of zeroed memory.
+/// Returns the buffers of a size class, cut from one piece of zeroed memory that is never freed.
 pub(super) fn bufs(class: SizeClass) -> impl Iterator<Item = Buf> {
     let memory: &'static mut [u8] = vec![0; class.bytes * class.count].leak();
     let pieces = memory.chunks_exact_mut(class.bytes).enumerate();

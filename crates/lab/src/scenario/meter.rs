@@ -1,9 +1,9 @@
-//! Measurements of a tenant: latencies on the server's side, requests, and windows that are judged
-//! one by one.
+//! Measurements of a load: latencies, counts of requests, and windows of reads that are judged one
+//! by one.
 
 use hdrhistogram::Histogram;
 
-/// Returns a histogram with a resolution of a thousandth, up to 100 s.
+/// Returns an empty histogram of nanoseconds up to 100 s, with a resolution of a thousandth.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("sound bounds")
 }
@@ -11,45 +11,50 @@ fn histogram() -> Histogram<u64> {
 /// The number of reads in a window.
 pub const WINDOW_READS: usize = 1_000;
 
-/// A window of a tenant's consecutive reads.
+/// A window of 1 000 consecutive reads of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// The time of the last answer in the window, in nanoseconds.
+    /// The virtual time of the last answer in the window, in nanoseconds.
     pub ended: u64,
-    /// The 95th percentile of the reads, in nanoseconds.
+    /// The 95th percentile of the latencies of the window's reads, in nanoseconds.
     pub p95: u64,
-    /// `true` if the tenant kept to its rate from before the arrival of the window's first read on.
+    /// `true` if the tenant was never further ahead of its rate than its burst, from the arrival of
+    /// the window's first read on.
     pub kept: bool,
 }
 
-/// The measurements of a tenant since they were last cleared. Latencies are those of the server:
-/// from the arrival of a request's last byte to the end of the turn that sent its reply.
+/// The measurements of a load since they were last cleared. A latency counts from the time at which
+/// the request was meant to be sent to the end of the turn that sent its reply, stalls of the
+/// client included.
 #[derive(Clone, Debug)]
 pub struct Meter {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
     /// The number of requests that arrived.
     pub arrived: u64,
-    /// The number of requests that were refused for now, and sent again or dropped.
+    /// The number of replies with the status `Retry`, after which a request is sent again or
+    /// dropped.
     pub retried: u64,
-    /// The judged windows, if requested; the fields below belong to them.
+    /// The judged windows; `None` if windows are not judged. The fields below belong to them.
     windows: Option<Vec<Window>>,
     window: Vec<u64>,
     window_kept: bool,
     rate: Option<Rate>,
 }
 
-/// A tenant's promised rate, as tokens that drain at that rate.
+/// The rate that a tenant keeps to, as a bucket: each request adds its units, and the rate drains
+/// them.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// The units a second.
+    /// The rate, in units a second.
     units: u64,
-    /// The units by which the tenant may be ahead of its rate.
+    /// The units by which the tenant may be ahead of its rate without breaking it.
     burst: u64,
-    /// The nano-units that the tenant is ahead.
+    /// The nano-units by which the tenant is ahead of its rate now.
     level: u64,
     at: u64,
-    /// The last time at which the tenant exceeded its rate by more than its burst, if ever.
+    /// The last virtual time, in nanoseconds, at which the tenant was ahead by more than its burst;
+    /// `None` if never.
     broken: Option<u64>,
 }
 
@@ -69,15 +74,15 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Clears everything except the state of the windows.
+    /// Clears latencies and counts, but not the windows.
     pub fn clear(&mut self) {
         self.reads.reset();
         self.writes.reset();
         (self.arrived, self.retried) = (0, 0);
     }
 
-    /// Judges windows of reads from now on. The tenant has promised `units` a second, and may be
-    /// `burst` units ahead of that.
+    /// Starts to judge windows of reads at the time `now`. A window counts as kept while the tenant
+    /// spends at most `units` units a second, ahead of that by at most `burst` units.
     pub fn judge(&mut self, units: u64, burst: u64, now: u64) {
         self.windows.get_or_insert_default();
         self.window.clear();
@@ -85,7 +90,8 @@ impl Meter {
         self.rate = Some(Rate { units, burst, level: 0, at: now, broken: None });
     }
 
-    /// Returns the windows that were judged.
+    /// Returns the complete windows of reads so far, also those in which the tenant broke its rate;
+    /// none if windows are not judged.
     pub fn windows(&self) -> &[Window] {
         self.windows.as_deref().unwrap_or_default()
     }
@@ -124,17 +130,18 @@ impl Meter {
         }
     }
 
-    /// Returns the number of requests that were answered.
+    /// Returns the number of reads and writes that were answered.
     pub fn count(&self) -> u64 {
         self.reads.len() + self.writes.len()
     }
 
-    /// Returns a percentile of the reads' latencies, in microseconds; zero without reads.
+    /// Returns a percentile (0 to 100) of the latencies of reads, in microseconds; zero if there
+    /// were no reads.
     pub fn read_us(&self, percentile: f64) -> f64 {
         self.reads.value_at_percentile(percentile) as f64 / 1e3
     }
 
-    /// Adds another tenant's latencies and counts.
+    /// Adds another load's latencies and counts, but not its windows.
     pub fn add(&mut self, other: &Meter) {
         self.reads.add(&other.reads).expect("the same bounds");
         self.writes.add(&other.writes).expect("the same bounds");

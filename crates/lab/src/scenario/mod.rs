@@ -1,4 +1,4 @@
-//! Scenarios: real workers with their real schedulers, sessions and simulated flash, in virtual
+//! Scenarios: real workers with their real schedulers and sessions over simulated flash, in virtual
 //! time from a seed, with the tenants of a figure.
 //!
 //! [`sim::World`] searches for faults; a [`Stage`] measures speed and latency. On a stage nothing

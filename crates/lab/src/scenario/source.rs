@@ -1,42 +1,46 @@
-//! Sources of requests: open loops, which ignore the fate of their requests, and closed loops,
-//! which keep a number of requests in flight.
+//! Sources of requests. Open loops send at given times, whatever becomes of their requests. Closed
+//! loops keep a number of requests in flight.
 
 use contract::{BLOCK_BYTES, Command, Range};
 use flash::Chance;
 
 use super::meter::Meter;
 
-/// The times at which requests are sent.
+/// The rule for the times at which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loop {
-    /// Requests a second, at random and independent of each other (Poisson).
+    /// An open loop of this many requests a second, at random and independent of each other
+    /// (Poisson).
     Random(f64),
-    /// Requests a second, evenly spaced, as from a client that keeps to its SLO.
+    /// An open loop of this many requests a second, evenly spaced, as from a client that keeps to
+    /// its SLO.
     Paced(f64),
-    /// Requests in flight on each connection; each reply triggers the next request.
+    /// A closed loop with this many requests in flight on each connection: each reply triggers the
+    /// next request.
     Closed(u32),
 }
 
 /// The load of a tenant, or of several tenants with equal loads.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The times at which requests are sent.
+    /// The rule for the times at which requests are sent.
     pub arrivals: Loop,
-    /// The share of reads, from 0 to 1. A paced loop mixes evenly, others at random.
+    /// The share of reads, from 0 to 1. A paced loop mixes reads and writes evenly, other loops at
+    /// random.
     pub reads: f64,
     /// The size of a request in bytes: whole blocks of 512.
     pub bytes: u32,
 }
 
-/// A tenant's connection.
+/// A connection of a load, by its worker and its number there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) worker: usize,
-    /// The connection's number at that worker.
+    /// The connection's number at its worker.
     pub(crate) line: u32,
 }
 
-/// A load on its connections.
+/// A load with its connections, its measurements and its state.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) load: Load,
@@ -45,12 +49,13 @@ pub(crate) struct Source {
     pub(crate) is_on: bool,
     /// `true` if a request refused with `Retry` is dropped instead of sent again.
     pub(crate) gives_up: bool,
-    /// The number of starts and stops, by which events of earlier starts are recognized and
-    /// ignored.
+    /// The number of starts and stops so far. Events that an earlier start planned are recognized
+    /// by it and ignored.
     pub(crate) epoch: u32,
-    /// The nanoseconds of the next arrival, with the fraction.
+    /// The virtual time of the next arrival of an open loop, in nanoseconds with a fraction.
     next: f64,
-    /// Fractional writes that are due in an even mix.
+    /// The writes that are due in an evenly mixed load, with a fraction; at 1 the next request is a
+    /// write.
     owed_writes: f64,
     turn: usize,
 }
@@ -71,14 +76,15 @@ impl Source {
         }
     }
 
-    /// Starts an open loop at `now`. Returns when its first request arrives.
+    /// Starts an open loop at `now`. Returns the time at which its first request is due, in
+    /// nanoseconds.
     pub(crate) fn begin(&mut self, now: u64, chance: &mut Chance) -> u64 {
         let gap = 1e9 / self.rate();
         self.next = now as f64 + gap * unit(chance);
         self.next as u64
     }
 
-    /// Returns when the next request of an open loop arrives.
+    /// Plans the next request of an open loop. Returns the time at which it is due, in nanoseconds.
     pub(crate) fn advance(&mut self, chance: &mut Chance) -> u64 {
         let gap = 1e9 / self.rate();
         self.next += match self.load.arrivals {
@@ -95,7 +101,8 @@ impl Source {
         }
     }
 
-    /// Picks the connection of the next request of an open loop.
+    /// Picks the connection of the next request of an open loop: at random, or in turn for a paced
+    /// loop. Returns its index in `lines`.
     pub(crate) fn pick(&mut self, chance: &mut Chance) -> usize {
         if let Loop::Random(_) = self.load.arrivals {
             return chance.within(0..=self.lines.len() as u64 - 1) as usize;
@@ -104,7 +111,8 @@ impl Source {
         self.turn
     }
 
-    /// Returns the next request, at a random place on a device of this many blocks.
+    /// Returns the next request of the load: a read or a write at a random place on a device of
+    /// `blocks` blocks.
     pub(crate) fn command(&mut self, blocks: u64, chance: &mut Chance) -> Command {
         let is_read = match self.load.arrivals {
             Loop::Paced(_) => {
@@ -122,7 +130,7 @@ impl Source {
     }
 }
 
-/// Returns a number in [0, 1), the same on every machine.
+/// Returns a random number in [0, 1), whose value for a seed is equal on every machine.
 pub(crate) fn unit(chance: &mut Chance) -> f64 {
     (chance.number() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }

@@ -1,4 +1,4 @@
-//! The stage: workers, a device, tenants and their loads on one virtual clock.
+//! The stage: workers, a device, tenants and their loads, on one virtual clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,41 +22,44 @@ use super::stalls::{Stalling, Stalls};
 use super::station::{Order, Station};
 use super::wire::Message;
 
-/// The time from a reply's departure to the arrival of the request that it triggers in a closed
-/// loop, in nanoseconds.
+/// The nanoseconds from the departure of a reply to the arrival of the request that it triggers in
+/// a closed loop.
 const ROUND_TRIP: u64 = 20_000;
-/// The time after which a client repeats a request refused with `Retry`, in nanoseconds.
+/// The nanoseconds after which a client repeats a request that was answered with `Retry`.
 const BACKOFF: u64 = 100_000;
-/// The time between two charges of the work that the device does of its own accord, in nanoseconds.
+/// The nanoseconds between two charges for the garbage collection that the device does of its own
+/// accord.
 const CHARGE: u64 = 50_000_000;
 
 /// The parameters of a stage.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The seed.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The number of workers, each on a core of its own.
     pub workers: usize,
-    /// `true` if requests are scheduled by tokens; otherwise first come, first served.
+    /// `true` if requests are scheduled by tokens; `false` if each goes to the device as it comes.
     pub scheduled: bool,
     /// The model of the simulated device.
     pub flash: Model,
-    /// The flash translation over the simulated device, if any. One worker serves it.
+    /// The flash translation over the simulated device, which one worker serves; `None` for bare
+    /// flash.
     pub translation: Option<Translation>,
     /// The model that the scheduler uses for the device.
     pub model: DeviceModel,
-    /// The most tenants at a time.
+    /// The largest number of tenants registered at a time.
     pub tenants_max: usize,
-    /// `true` if tenants with an SLO get back tokens that they did not use.
+    /// `true` if tenants with an SLO may claim promised tokens later that they did not use
+    /// (arrears).
     pub pays_arrears: bool,
-    /// The stalls of each worker.
+    /// The stalls of each worker's thread.
     pub worker_stalls: Stalling,
     /// The stalls of the clients, which all stall at the same moment.
     pub client_stalls: Stalling,
 }
 
 impl Setup {
-    /// Returns device A of the paper and its published model, scheduled.
+    /// Returns the setup with device A of the paper and its published model, scheduled by tokens.
     pub fn device_a(seed: u64, workers: usize) -> Setup {
         let (flash, model) = (Model::A, DeviceModel::device_a());
         Setup {
@@ -74,38 +77,41 @@ impl Setup {
     }
 }
 
-/// The identifier of a load on the stage.
+/// The identifier of a load on a stage: its index in the table of sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceId(usize);
 
-/// An event of the clients, ordered by time.
+/// A request that a client sends at a time, for the first time or again. Happenings are ordered by
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Happening {
     at: u64,
-    /// The order of creation, which breaks ties and so makes runs repeatable.
+    /// The number of happenings created before, which breaks ties and so makes runs repeatable.
     sequence: u64,
     source: usize,
     epoch: u32,
-    /// The time of the event without stalls of the clients.
+    /// The nanosecond at which the request is due, without stalls of the clients.
     meant: u64,
-    /// The connection of a closed loop.
+    /// The index of the connection among the source's: of a closed loop's request, or of a request
+    /// sent again.
     line: usize,
-    /// The repeated request, if the event is a repetition.
+    /// The tag of the request that is sent again; `None` for a new request.
     again: Option<Tag>,
 }
 
-/// A request between its first arrival and its reply.
+/// A request between its first arrival at a worker and its reply.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     source: usize,
     epoch: u32,
     line: usize,
-    /// The intended send time.
+    /// The time at which the request was meant to be sent, in nanoseconds; its latency counts from
+    /// then.
     meant: u64,
     command: Command,
 }
 
-/// Workers, a device, tenants and their loads.
+/// Simulated workers, a device, tenants and their loads, on one virtual clock.
 pub struct Stage {
     now: u64,
     scheduled: bool,
@@ -120,7 +126,7 @@ pub struct Stage {
     happenings: BinaryHeap<Reverse<Happening>>,
     sequence: u64,
     replies: Vec<(u64, Tag, Status)>,
-    /// The units that each tenant had spent at the beginning of the measurements.
+    /// The units that each tenant, by its id, had spent when the measurements were last cleared.
     spent_before: Vec<u64>,
     measured_from: u64,
     busy_before: Vec<(u64, u64)>,
@@ -168,7 +174,7 @@ impl Stage {
         }
     }
 
-    /// Returns the time, in nanoseconds.
+    /// Returns the virtual time, in nanoseconds.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -178,7 +184,7 @@ impl Stage {
         &self.disk.flash
     }
 
-    /// Returns the counters of the flash translation, if there is one.
+    /// Returns the counters of the flash translation; `None` for bare flash.
     pub fn translation(&mut self) -> Option<Report> {
         self.stations.iter_mut().find_map(Station::report)
     }
@@ -188,7 +194,7 @@ impl Stage {
         &mut self.registry
     }
 
-    /// Registers a tenant.
+    /// Registers a tenant: with an SLO, or best effort for `None`.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if its SLO cannot be promised.
@@ -197,7 +203,8 @@ impl Stage {
         Ok(self.registry.register(slo.into(), now)?.tenant)
     }
 
-    /// Opens `connections` of a tenant to each of these workers, without sending anything yet.
+    /// Opens `connections` connections of a tenant to each of `workers`, by their indices. Nothing
+    /// is sent before [`Stage::start`].
     pub fn add(
         &mut self,
         tenant: TenantId,
@@ -209,7 +216,8 @@ impl Stage {
         self.add_group(&tenants, load, connections)
     }
 
-    /// Opens connections for tenants with equal loads; the load is that of all of them together.
+    /// Opens `connections` connections of each tenant to each of its workers. `load` is the load of
+    /// all tenants together.
     pub fn add_group(
         &mut self,
         tenants: &[(TenantId, &[usize])],
@@ -229,7 +237,7 @@ impl Stage {
         SourceId(self.sources.len() - 1)
     }
 
-    /// Starts a load.
+    /// Starts to send the requests of a load.
     pub fn start(&mut self, id: SourceId) {
         let now = self.now;
         let source = &mut self.sources[id.0];
@@ -254,18 +262,18 @@ impl Stage {
         }
     }
 
-    /// Makes a load drop requests refused with `Retry` instead of sending them again.
+    /// Makes a load drop requests that are answered with `Retry`, instead of sending them again.
     pub fn give_up(&mut self, id: SourceId) {
         self.sources[id.0].gives_up = true;
     }
 
-    /// Stops a load; its requests are still answered.
+    /// Stops a load. Requests that it has sent are still answered.
     pub fn stop(&mut self, id: SourceId) {
         self.sources[id.0].is_on = false;
         self.sources[id.0].epoch += 1;
     }
 
-    /// Changes a load. If it was running, it continues.
+    /// Replaces a load. A running load continues with the new one.
     pub fn change(&mut self, id: SourceId, load: Load) {
         self.sources[id.0].load = load;
         if self.sources[id.0].is_on {
@@ -273,14 +281,15 @@ impl Stage {
         }
     }
 
-    /// Advances the virtual time.
+    /// Advances the virtual time by `time`, with all events in it.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time.as_nanos() as u64;
         while self.step(until) {}
         self.now = until;
     }
 
-    /// Pays what the device has done of its own accord, and sets the tax on writes by it.
+    /// Charges the garbage collection that the device has done to the registry, which sets the tax
+    /// on writes by it.
     fn charge(&mut self) {
         let Some(chores) = self.disk.chores() else { return };
         let now = Instant::from_nanos(self.now);
@@ -288,7 +297,7 @@ impl Stage {
         self.disk.charge_at = self.now + CHARGE;
     }
 
-    /// Clears all measurements.
+    /// Clears the measurements of all loads, tenants and workers, but not windows of reads.
     pub fn clear(&mut self) {
         self.sources.iter_mut().for_each(|source| source.meter.clear());
         let shared = self.registry.shared();
@@ -300,7 +309,7 @@ impl Stage {
         self.measured_from = self.now;
     }
 
-    /// Returns the seconds since the measurements were last cleared.
+    /// Returns the seconds of virtual time since the measurements were last cleared.
     pub fn seconds(&self) -> f64 {
         (self.now - self.measured_from) as f64 / 1e9
     }
@@ -310,20 +319,22 @@ impl Stage {
         &mut self.sources[id.0].meter
     }
 
-    /// Returns the answered requests of a load, a second.
+    /// Returns the requests a second of a load that were answered since the measurements were last
+    /// cleared.
     pub fn iops(&self, id: SourceId) -> f64 {
         self.sources[id.0].meter.count() as f64 / self.seconds()
     }
 
-    /// Returns the tokens (reads of 4 KiB) that a tenant spent, a second; zero without a token
-    /// scheduler.
+    /// Returns the tokens a second that a tenant spent since the measurements were last cleared;
+    /// zero without a token scheduler.
     pub fn tokens(&self, tenant: TenantId) -> f64 {
         let n = tenant.0 as usize;
         let spent = self.registry.shared().usage(tenant).spent - self.spent_before[n];
         spent as f64 / 100.0 / self.seconds()
     }
 
-    /// Returns the share of its time that a worker was busy, and the share of scheduling in that.
+    /// Returns the share of the time that a worker was busy, and the share of scheduling in its
+    /// busy time, since the measurements were last cleared.
     pub fn busy(&self, worker: usize) -> (f64, f64) {
         let station = &self.stations[worker];
         let (busy, scheduling) = self.busy_before[worker];
@@ -332,16 +343,18 @@ impl Stage {
         (took / 1e9 / self.seconds(), scheduling / took.max(1.0))
     }
 
-    /// Stops all loads, waits until nothing is in flight, and returns the memory.
+    /// Stops all loads, waits until nothing is in flight, and returns the workers' buffers for the
+    /// next stage.
     ///
     /// # Panics
-    /// Panics if something does not come to rest.
+    /// Panics if requests are still in flight after 100 s of virtual time.
     pub fn end(mut self) {
         self.drain();
         self.stations.into_iter().for_each(Station::take_apart);
     }
 
-    /// Stops all loads, and waits until each request that has arrived is answered.
+    /// Stops all loads, drops requests of which no byte was received, and waits until the others
+    /// are answered.
     fn drain(&mut self) {
         for n in 0..self.sources.len() {
             self.stop(SourceId(n));
@@ -368,8 +381,8 @@ impl Stage {
         }));
     }
 
-    /// Executes the next event before `until`. Returns `false` if there is none. An arrival at the
-    /// time of a turn comes before the turn.
+    /// Executes the next event before `until`: a client's, a worker's or a charge. Returns `false`
+    /// if there is none. At equal times a client's event comes before a worker's.
     fn step(&mut self, until: u64) -> bool {
         let station = (0..self.stations.len())
             .filter_map(|n| self.stations[n].next().map(|at| (at.max(self.now), n)))
@@ -437,7 +450,7 @@ impl Stage {
         self.stations[worker].arrive(number, Message { tag, command });
     }
 
-    /// Returns the price of a request while the load is mixed, in units.
+    /// Returns the price of a request under mixed load, in units.
     fn units(&self, command: Command) -> u64 {
         let bytes = command.range().map_or(0, |range| range.bytes());
         self.registry.model().cost().cost(command.kind(), bytes).mixed.into()
@@ -487,8 +500,8 @@ impl Stage {
     }
 }
 
-/// Returns one namespace for all tenants, and an access rule for each: the local user with its
-/// number.
+/// Returns one namespace of `blocks` blocks for all tenants, and for each tenant an access rule:
+/// the local user with the tenant's number as uid.
 fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
     let namespace = Namespace { device: 0, first: 0, blocks, read_only: false };
     let rule = |n| Rule {
@@ -511,8 +524,8 @@ fn parts(tenants: usize, blocks: u64) -> Arc<Parts> {
 mod tests {
     use super::*;
 
-    /// Checks that writes that wait in the scheduler, because the volume is short of space, end
-    /// with the others.
+    /// Checks that writes that a scheduler holds back, because the volume is short of space, end
+    /// when the stage is drained.
     #[test]
     fn a_stage_that_is_drained_while_its_volume_is_short_ends_each_write() {
         let translation = Some(Translation { pages: 1 << 14, spare_per_mille: 100 });

@@ -7,10 +7,10 @@ use flash::Chance;
 
 use super::source::unit;
 
-/// The frequency and length of a thread's stalls.
+/// How often a thread stalls, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stalling {
-    /// The average number of stalls in a second, at random and independent of each other.
+    /// The mean number of stalls a second, at random and independent of each other.
     pub a_second: f64,
     /// The shortest stall, in nanoseconds; all lengths up to the longest are equally likely.
     pub shortest: u64,
@@ -23,12 +23,12 @@ impl Stalling {
     pub const NEVER: Stalling = Stalling { a_second: 0.0, shortest: 0, longest: 0 };
 }
 
-/// The stalls of one thread, queried in ascending order of time.
+/// The stalls of one thread. Times are asked for in ascending order.
 #[derive(Clone, Debug)]
 pub(crate) struct Stalls {
     how: Stalling,
     chance: Chance,
-    /// The present or the next stall: `from < until`.
+    /// The beginning and the end of the present or next stall, in nanoseconds: `from < until`.
     from: u64,
     until: u64,
 }
@@ -51,7 +51,8 @@ impl Stalls {
         self.until = self.from + self.chance.within(shortest..=longest).max(1);
     }
 
-    /// Returns the time at which a thread that becomes runnable at `now` runs.
+    /// Returns the time, in nanoseconds, at which a thread runs that becomes runnable at `now`: the
+    /// end of a stall, or `now`.
     pub(crate) fn resume(&mut self, now: u64) -> u64 {
         while self.until <= now {
             self.draw();
@@ -59,13 +60,14 @@ impl Stalls {
         self.delayed(now)
     }
 
-    /// Returns the time at which a thread that becomes runnable at `at` runs, without advancing the
-    /// state.
+    /// Returns the time, in nanoseconds, at which a thread runs that becomes runnable at `at`, as
+    /// the present or next stall decides. Later stalls are not looked at.
     pub(crate) fn delayed(&self, at: u64) -> u64 {
         if (self.from..self.until).contains(&at) { self.until } else { at }
     }
 
-    /// Returns the end of work that begins at `now` and takes `took` nanoseconds of running time.
+    /// Returns the time, in nanoseconds, at which work ends that begins at `now` and takes `took`
+    /// nanoseconds of running time, stalls included.
     pub(crate) fn done(&mut self, now: u64, took: u64) -> u64 {
         let mut done = self.resume(now) + took;
         while self.from < done {

@@ -1,5 +1,5 @@
-//! A worker with its processor. Turns take time, and the submissions and replies of a turn leave at
-//! its end.
+//! A simulated worker with its own processor. Turns take time, and the submissions and replies of a
+//! turn leave at its end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,13 +20,13 @@ use super::memory::Memory;
 use super::stalls::Stalls;
 use super::wire::{Message, Wire};
 
-/// The scheduler of a worker's requests.
+/// The scheduler of a worker: first come, first served, or by tokens.
 pub(crate) enum Order {
     PassThrough(PassThrough),
     Tokens(Box<TokenScheduler>),
 }
 
-/// The work of a scheduler in a turn: rounds, tenants in them, requests.
+/// The work of a token scheduler in a turn: rounds, tenants visited in them, requests queued.
 #[derive(Debug, Default)]
 struct Rounds {
     rounds: Cell<u64>,
@@ -38,7 +38,7 @@ fn add(to: &Cell<u64>, more: u64) {
     to.set(to.get() + more);
 }
 
-/// A scheduler wrapper that counts the work.
+/// A scheduler wrapper that counts the work of a token scheduler in each turn.
 pub(crate) struct Counted {
     order: Order,
     rounds: Rc<Rounds>,
@@ -134,7 +134,7 @@ impl Feedback for Counted {
     }
 }
 
-/// A device queue wrapper whose submissions leave at the end of the turn.
+/// A device queue wrapper that holds submissions back until the turn ends.
 pub(crate) struct Late {
     queue: DiskQueue,
     kicked: bool,
@@ -172,13 +172,14 @@ type Served = Worker<Wire, Late, Counted, ServerSession>;
 pub(crate) struct Station {
     worker: Served,
     rounds: Rc<Rounds>,
-    /// The time at which the processor is free.
+    /// The time at which the processor has ended its turn or its stall, in nanoseconds.
     free_at: u64,
     stalls: Stalls,
     /// `true` while a turn is under way, which ends at `free_at`.
     is_turning: bool,
     wake_at: Option<u64>,
-    /// The nanoseconds of productive turns; `scheduling` has those of schedulers.
+    /// The processor time of turns that progressed, in nanoseconds since the stage began.
+    /// `scheduling` is the part of the schedulers in it.
     pub(crate) busy: u64,
     pub(crate) scheduling: u64,
 }
@@ -224,29 +225,31 @@ impl Station {
         self.wake_at = Some(0);
     }
 
-    /// Returns the counters of flash translation at the device.
+    /// Returns the counters of the flash translation below the worker; `None` for bare flash.
     pub(crate) fn report(&mut self) -> Option<Report> {
         let (_, mut devices) = self.worker.ports();
         devices.next().and_then(|device| device.queue.report())
     }
 
-    /// Drops requests that have not arrived yet.
+    /// Drops requests of which the worker has received no byte.
     pub(crate) fn forget(&mut self) {
         self.worker.ports().0.forget();
     }
 
-    /// Returns `true` if no request is in flight at the station.
+    /// Returns `true` if the worker is between turns, has nothing to receive, and has no request in
+    /// flight.
     pub(crate) fn is_at_rest(&mut self) -> bool {
         !self.is_turning && self.worker.is_at_rest() && !self.worker.ports().0.has_news()
     }
 
-    /// Returns the memory of a station at rest.
+    /// Gives the buffers of a worker at rest to the next stage.
     pub(crate) fn take_apart(mut self) {
         let receive = self.worker.ports().0.take_buffers();
         Memory { pool: self.worker.into_pool(), receive }.give();
     }
 
-    /// Returns the time of the next event; a past time means now.
+    /// Returns the time of the worker's next event in nanoseconds, which may be past; `None` if the
+    /// worker sleeps until a request comes.
     pub(crate) fn next(&self) -> Option<u64> {
         if self.is_turning {
             return Some(self.free_at);
@@ -254,8 +257,8 @@ impl Station {
         self.wake_at.map(|at| at.max(self.free_at))
     }
 
-    /// Ends the present turn, or begins one. Its replies go to `replies`, with the time at which
-    /// they leave.
+    /// Ends the present turn, or begins one. Adds the replies of a turn that begins to `replies`,
+    /// with the time at which they leave: the end of the turn.
     pub(crate) fn step(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
         if self.is_turning {
             self.end_turn(now);

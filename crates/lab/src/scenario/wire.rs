@@ -1,4 +1,5 @@
-//! The network of a scenario: in order, lossless, without limits of its own, and counted.
+//! The network of a scenario: ordered, lossless, without limits of its own. It counts what it
+//! carries.
 //!
 //! The real client session encodes messages when the worker receives them; replies pass through
 //! that session. Deliberately left out: delay (the sender of a message sets its arrival),
@@ -14,48 +15,50 @@ use proto::reflex::{ClientEvent, ClientSession};
 
 use super::costs::Work;
 
-/// The most receives of one turn, as many as requests in a batch. The kernel has more, and hands
-/// them to the next turns.
+/// Maximum number of receives in a turn: the number of requests in a batch. Connections beyond it
+/// are received from in the next turns.
 const RECEIVES_MAX: usize = 64;
 
 static ZEROES: [u8; REQUEST_BYTES_MAX] = [0; REQUEST_BYTES_MAX];
 
-/// A request on its way to the worker.
+/// A request on its way from a client to the worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) tag: Tag,
     pub(crate) command: Command,
 }
 
-/// A connection with both ends of its bytes.
+/// Both ends of a simulated connection: the client's session, and what the worker has not received
+/// yet.
 #[derive(Debug)]
 struct Line {
     id: ConnId,
     session: ClientSession,
-    /// The bytes of the greeting that were not received yet. The requests in `waiting` follow it.
+    /// The bytes of the client's hello that the worker has not received. The requests in `waiting`
+    /// follow it.
     greeting: VecDeque<u8>,
     waiting: VecDeque<Message>,
-    /// The bytes of the first waiting message that were received.
+    /// The number of bytes of the first waiting request that the worker has received.
     cut: usize,
     greeted: bool,
     paused: bool,
-    /// `true` if the connection is in the list of those with something to receive.
+    /// `true` if the connection is in `ready`, the list of connections with something to receive.
     listed: bool,
-    /// The turn in which the connection was last sent to.
+    /// The number of the turn in which the worker last sent to the connection.
     sent_in: u64,
 }
 
-/// A worker's connections.
+/// The connections of one worker.
 #[derive(Debug)]
 pub(crate) struct Wire {
     lines: Vec<Line>,
     buffers: Vec<Buf>,
     events: VecDeque<NetEvent>,
-    /// The connections with something to receive, in order of arrival.
+    /// Indices of the connections that have something to receive, in order of arrival.
     ready: VecDeque<u32>,
-    /// Bodies that were sent, to be returned.
+    /// Buffers of bodies that were sent, to be returned to the worker in the next poll.
     sent: Vec<(ConnId, Buf)>,
-    /// The replies of this turn.
+    /// The replies that clients got in this turn.
     replies: Vec<(Tag, Status)>,
     turn: u64,
     work: Work,
@@ -75,7 +78,8 @@ impl Wire {
         }
     }
 
-    /// Opens a connection of the local user `uid`, which greets the server.
+    /// Opens a connection of the local user `uid`, whose client sends its hello. Returns the
+    /// connection's number.
     pub(crate) fn open(&mut self, uid: u32) -> u32 {
         let index = self.lines.len() as u32;
         let id = ConnId { index, generation: 0 };
@@ -99,37 +103,37 @@ impl Wire {
         index
     }
 
-    /// Adds a request that arrives.
+    /// Adds a request that the worker may receive from connection `line` from now on.
     pub(crate) fn arrive(&mut self, line: u32, message: Message) {
         self.lines[line as usize].waiting.push_back(message);
         self.list(line);
     }
 
-    /// Returns `true` if a turn would receive something.
+    /// Returns `true` if the worker's next turn would receive something.
     pub(crate) fn has_news(&self) -> bool {
         !self.events.is_empty() || !self.ready.is_empty()
     }
 
-    /// Drops the requests of which no byte was received.
+    /// Drops the requests of which the worker has received no byte.
     pub(crate) fn forget(&mut self) {
         for line in &mut self.lines {
             line.waiting.truncate(usize::from(line.cut > 0));
         }
     }
 
-    /// Takes the receive buffers while none is lent.
+    /// Takes the receive buffers that no message is in.
     pub(crate) fn take_buffers(&mut self) -> Vec<Buf> {
         std::mem::take(&mut self.buffers)
     }
 
-    /// Returns the replies and the counts of the turn that has ended.
+    /// Ends a turn. Returns the replies that clients got in it, and the counts of its work.
     pub(crate) fn end_turn(&mut self) -> (std::vec::Drain<'_, (Tag, Status)>, Work) {
         self.turn += 1;
         (self.replies.drain(..), std::mem::take(&mut self.work))
     }
 
-    /// Adds a connection to the list of those with something to receive, if it has something and is
-    /// not listed.
+    /// Adds a connection to `ready` if it has something to receive, is not paused and is not in the
+    /// list.
     fn list(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
         let something = !line.greeting.is_empty() || (line.greeted && !line.waiting.is_empty());
@@ -161,7 +165,7 @@ impl Wire {
         }
     }
 
-    /// Passes bytes to the client's end.
+    /// Passes bytes from the worker to the client's session, and collects the replies in them.
     fn feed(&mut self, index: u32, mut bytes: &[u8]) {
         let line = &mut self.lines[index as usize];
         loop {
@@ -180,8 +184,8 @@ impl Wire {
 }
 
 impl Line {
-    /// Fills a receive buffer with what has arrived. Returns the number of bytes, and of requests
-    /// that begin in them.
+    /// Fills a receive buffer with the bytes that have arrived on the connection. Returns the
+    /// number of bytes, and of requests whose first byte is among them.
     fn fill(&mut self, buf: &mut Buf) -> (usize, u64) {
         let room = buf.capacity();
         if !self.greeting.is_empty() {

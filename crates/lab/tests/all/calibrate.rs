@@ -1,5 +1,6 @@
-//! Calibrates simulated devices blind, in virtual time, and compares the results with the paper and
-//! with a brute-force sweep of the same device.
+//! Tests of calibration on simulated devices in virtual time. The calibration sees the device
+//! through its port only, and the results are compared with the paper and with a brute-force sweep
+//! of the same device.
 
 use flash::sim_flash::sweep::{Load, iops_at, offer};
 use flash::sim_flash::{Preset, SimVolume};
@@ -8,11 +9,11 @@ use nearflash_lab::bed::IN_FLIGHT_MAX;
 use qos::calibrate::{Calibration, Course, Crossing, Effort};
 use qos::units::TOKEN;
 
-/// The figures of the paper for a device.
+/// The values that the paper states for a device.
 struct Known {
     preset: Preset,
     write_cost: f64,
-    /// Tokens a second at 500 µs and at 2 ms.
+    /// Tokens a second at a p95 of 500 µs and of 2 ms; `None` if the paper does not state them.
     tokens: Option<[f64; 2]>,
     read_only_cost: Option<f64>,
     read_percents: &'static [u8],
@@ -20,10 +21,10 @@ struct Known {
 
 const LATENCIES_US: [u32; 2] = [500, 2_000];
 
-/// The largest deviation of a figure, as a share.
+/// The largest relative deviation of a result from the expected value.
 const TOLERANCE: f64 = 0.10;
 
-/// Calibrates the device, which is seen by its port alone.
+/// Calibrates the simulated device, which the calibration sees through its port only.
 fn calibrate(known: &Known) -> Calibration {
     let volume = SimVolume::forgetful(known.preset.model(), 1 << 24, 1.0, 0);
     let queues = [volume.open_queue_of(IN_FLIGHT_MAX), volume.open_queue_of(1024)];
@@ -49,8 +50,8 @@ fn near(what: &str, found: f64, meant: f64) {
     assert!(off.abs() <= TOLERANCE, "{what}: {found}, meant {meant}");
 }
 
-/// Asserts that a brute-force sweep crosses the latency near the same load. Returns that load if
-/// the sweep was run to the end.
+/// Asserts that a brute-force sweep of the device reaches the crossing's latency near the
+/// crossing's load. Returns the sweep's load in IOPS; `None` if the full sweep was skipped.
 fn sweep_agrees(preset: Preset, crossing: &Crossing) -> Option<f64> {
     let Crossing { read_percent, latency_us, iops, .. } = *crossing;
     let what = format!("{} % reads at {latency_us} µs", read_percent);

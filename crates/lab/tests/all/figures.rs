@@ -9,7 +9,8 @@ use nearflash_lab::figures::{self, Figure, Maker, Options};
 
 const OPTIONS: Options = Options { seed: 1, quick: true };
 
-/// Makes a figure and compares it with its snapshot, or writes that.
+/// Makes a short run of a figure and compares its table with the snapshot, or writes the snapshot
+/// anew. Returns the figure.
 fn check(make: Maker) -> Figure {
     let figure = make(&OPTIONS);
     let text = figure.to_markdown();
@@ -23,7 +24,7 @@ fn check(make: Maker) -> Figure {
     figure
 }
 
-/// Compares a figure with its snapshot. Asserts that it meets all of its targets.
+/// Compares a figure with its snapshot, and asserts that the figure meets all of its targets.
 fn meets(make: Maker) {
     let figure = check(make);
     let missed: Vec<_> = figure.verdicts.iter().filter(|verdict| !verdict.met).collect();
@@ -99,8 +100,9 @@ fn what_goes_beyond_the_paper_wins() {
     meets(figures::switches);
 }
 
-/// Checks that skew saves most of what it saves on the large volume. The small volume of this test
-/// misses goals that the large one meets: its streams keep a larger part of its spare space open.
+/// Checks that skewed writes save most of what they save on the large volume. The small volume of
+/// this test misses goals that the large one meets: its streams keep a larger part of its spare
+/// space open.
 #[test]
 fn flash_translation_writes_less_under_skew() {
     let figure = check(figures::flashnet_wa);
@@ -135,9 +137,9 @@ fn the_tax_keeps_the_tail_of_collection_away_from_promises() {
     }
 }
 
-/// Checks that no targets are missed but the known ones. Those are missed because the model leaves
-/// out locks and caches, so writes in batches reach the link, and because Tyche's level, half of
-/// what is outstanding, is too high for few requests.
+/// Checks that no targets are missed but the known ones. These are missed because the model leaves
+/// out locks and caches, so that writes in batches reach the link's rate, and because Tyche's
+/// level, half of the outstanding requests, is too high for few of them.
 #[test]
 fn tyche_batches() {
     let figure = check(figures::tyche);

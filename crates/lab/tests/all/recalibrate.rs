@@ -19,15 +19,15 @@ const BOUND_US: u32 = 500 * SLOW;
 const AGE: f64 = 2.0;
 const EVERYWHERE: [usize; 2] = [0, 1];
 
-/// The least and the largest duration of a step.
+/// The shortest and the longest duration of a step of the recalibration.
 const STEP: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 const READS: f64 = 30_000.0;
-/// The time for a step's load to settle before measuring.
+/// The time for which a step's load settles before it is measured.
 const SETTLE: Duration = Duration::from_millis(800);
-/// The period of the looks at a step, as a server has it.
+/// The interval at which a running step is looked at, as a server does, slowed like the device.
 const LOOK: Duration = Duration::from_millis(50 * SLOW as u64);
 
-/// The largest deviation from brute force, as a share.
+/// The largest relative deviation from the brute-force sweep.
 const TOLERANCE: f64 = 0.15;
 
 struct Play {
@@ -71,7 +71,8 @@ impl Play {
         Instant::from_nanos(self.stage.now())
     }
 
-    /// Lets time pass until the drift is as wanted, and returns that time. Panics after `most`.
+    /// Lets virtual time pass until `wanted` accepts the drift. Returns the time that passed, and
+    /// panics after `most`.
     fn until(&mut self, wanted: impl Fn(Drift) -> bool, most: Duration) -> Duration {
         let begun = self.now();
         while !wanted(self.stage.registry().drift().expect("it is watched")) {
@@ -85,8 +86,8 @@ impl Play {
         self.now().since(begun)
     }
 
-    /// Lets time pass until the promises are kept for a second, and returns that time. Panics after
-    /// `most`.
+    /// Lets virtual time pass until the promises are kept for a second. Returns the time that
+    /// passed, and panics after `most`.
     fn until_kept(&mut self, most: Duration) -> Duration {
         let begun = self.now();
         loop {
@@ -100,8 +101,8 @@ impl Play {
         }
     }
 
-    /// Returns the worse p95 of the latency-critical tenants since figures were cleared, in
-    /// microseconds.
+    /// Returns the larger p95 read latency of the latency-critical tenants since the measurements
+    /// were last cleared, in microseconds.
     fn p95_us(&mut self) -> f64 {
         let each: Vec<SourceId> = self.critical.clone();
         each.into_iter().map(|source| self.stage.meter(source).read_us(95.0)).fold(0.0, f64::max)
@@ -159,7 +160,8 @@ impl Play {
     }
 }
 
-/// Measures the aged device by brute force, at the strictest latency alone.
+/// Returns the model fitted to a brute-force sweep of the aged device, at the strictest latency
+/// alone.
 fn swept() -> Fit {
     let model = Preset::A.model().slowed(SLOW);
     let crossing = |read_percent: u8| {

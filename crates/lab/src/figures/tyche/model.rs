@@ -10,28 +10,30 @@ use std::collections::BinaryHeap;
 use contract::Instant;
 use packets::batch::{Adaptive, Batch, LEVEL_MAX};
 
-/// The time of a context switch, in nanoseconds (section IV.A).
+/// The time of a context switch, in nanoseconds (section IV.A of the Tyche paper).
 const SWITCH: u64 = 4_000;
-/// The time from the application to Tyche: half of what a device without switches takes (Table IV).
+/// The time from the application to Tyche in nanoseconds: half of what a device without context
+/// switches takes (Table IV).
 const WAY_IN: u64 = 1_800;
-/// The time in which the receiving thread completes a request: half of the way out without
-/// switches.
+/// The time in which the receiving thread completes a request, in nanoseconds: half of the way from
+/// Tyche to the application without context switches.
 const COMPLETE: u64 = 900;
-/// The time from the completion to the application, in nanoseconds: In/Out kernel of Table II, less
-/// [`WAY_IN`] and [`COMPLETE`].
+/// The time from the completion of a request to the application, in nanoseconds: In/Out kernel of
+/// Table II, less [`WAY_IN`] and [`COMPLETE`].
 const WAY_OUT: u64 = 13_190 - WAY_IN - COMPLETE;
-/// The time of the ramdisk for 4 KiB.
+/// The time in which the target's ramdisk reads or writes 4 KiB, in nanoseconds.
 const RAMDISK: u64 = 1_000;
-/// Bytes that a frame takes on the link beside its data: Ethernet's 38 and a head of 32.
+/// Bytes that a data frame takes on the link beside its data: Ethernet's 38 and a head of 32.
 const FRAME_BYTES: u64 = 70;
-/// Bytes on the link of a message with one request or completion, and of each further one in it.
+/// Bytes on the link of a message with one request or completion, and of each further request or
+/// completion in it.
 const MESSAGE_BYTES: (u64, u64) = (84, 32);
-/// The time of the cards and drivers in one direction, in nanoseconds: Network of Table II without
-/// the time of the link.
+/// The time of network cards and drivers in one direction, in nanoseconds: Network of Table II
+/// without the time on the link.
 const CARDS: u64 = (24_600 - 3_470) / 2;
 
-/// The costs in nanoseconds of a thread for a message without data, a frame of 4 KiB and a frame of
-/// 8 KiB.
+/// The nanoseconds that a thread needs for a message without data, for a data frame of 4 KiB, and
+/// for one of 8 KiB.
 #[derive(Clone, Copy, Debug)]
 struct Handling {
     message: u64,
@@ -46,7 +48,7 @@ const TARGET_RECEIVES: Handling = Handling { message: 3_000, frame: 2_000, doubl
 const TARGET_SENDS: Handling = Handling { message: 3_000, frame: 1_000, double: 2_000 };
 const INITIATOR_RECEIVES: Handling = Handling { message: 2_250, frame: 2_750, double: 3_750 };
 
-/// Requests of 4 KiB that are always outstanding, and how they travel.
+/// A load of 4 KiB requests, of which a fixed number is always outstanding, and how they travel.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) writes: bool,
@@ -54,24 +56,26 @@ pub(super) struct Case {
     pub(super) batch: Batch,
     /// `true` if the data of two requests share a frame of 8 KiB.
     pub(super) pairs: bool,
-    /// Duration of the run, in nanoseconds. Its first fifth is not measured.
+    /// Duration of the run in nanoseconds of virtual time. The first fifth of the run is not
+    /// measured.
     pub(super) nanos: u64,
 }
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// Requests completed in a second.
+    /// Requests completed a second.
     pub(super) iops: f64,
-    /// The mean number of requests in a message.
+    /// The mean number of requests in a message from the initiator.
     pub(super) level: f64,
 }
 
-/// A thread, or one direction of the link: does one thing after the other.
+/// A thread, or one direction of the link, which does one piece of work after the other. Times are
+/// in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     free_at: u64,
-    /// The time to wake it when it has nothing to do.
+    /// The time to wake the thread if it is idle when work comes.
     wake: u64,
 }
 
@@ -80,7 +84,8 @@ impl Thread {
         Thread { free_at: 0, wake }
     }
 
-    /// Returns when work that comes at `at` and takes `nanos` is done.
+    /// Returns the time at which work that comes at `at` and takes `nanos` is done, and keeps the
+    /// thread busy until then.
     fn serve(&mut self, at: u64, nanos: u64) -> u64 {
         let begin = if self.free_at >= at { self.free_at } else { at + self.wake };
         self.free_at = begin + nanos;
@@ -88,7 +93,8 @@ impl Thread {
     }
 }
 
-/// A direction: the thread that sends, the link, and the thread that receives.
+/// One direction between the two hosts: the thread that sends, the link, and the thread that
+/// receives.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     sender: Thread,
@@ -99,8 +105,9 @@ struct Direction {
 }
 
 impl Direction {
-    /// Returns when `requests` requests in one message were received, with their data if `data`
-    /// says so. Data goes before its message.
+    /// Returns the time at which a message with `requests` requests or completions was received
+    /// that is sent at `at`. If `data`, their data is sent before it; if `pairs`, in frames with
+    /// the data of two requests.
     fn carry(&mut self, at: u64, requests: u32, data: bool, pairs: bool) -> u64 {
         let requests = u64::from(requests);
         if data {
@@ -126,32 +133,33 @@ impl Direction {
 /// An event of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The application issues a request, its first.
+    /// The application issues one of its first requests.
     First,
-    /// The application issues a request: its last one is complete.
+    /// A request is complete, and the application issues the next one.
     Again,
-    /// The batch of this number is due, or the batch thread is free.
+    /// The batch that becomes message number n has to leave, or the thread that sends is free.
     Due(u64),
 }
 
-/// The run of a case.
+/// The state of a run in virtual time.
 #[derive(Debug)]
 struct World {
     case: Case,
     out: Direction,
     back: Direction,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// Requests in the batch queue, and since when.
+    /// Requests in the batch that has not left yet; `first` is the time at which the first of them
+    /// came.
     queued: u32,
     first: u64,
-    /// Messages sent so far.
+    /// Messages sent so far by the initiator.
     messages: u64,
-    /// The numbers of requests and of messages that were sent after the first fifth of the run.
+    /// The requests and the messages that the initiator sent after the first fifth of the run.
     counted: (u64, u64),
     done: u64,
 }
 
-/// Runs a case.
+/// Runs a case and returns its throughput and the mean size of its batches.
 pub(super) fn run(case: &Case) -> Outcome {
     // The interrupt and the other thread: a receiving thread that sleeps is woken twice.
     let receiver = Thread::new(2 * SWITCH);
@@ -211,7 +219,7 @@ impl World {
         Outcome { iops: self.done as f64 / seconds, level }
     }
 
-    /// Issues a request, after its predecessor, if any, has completed.
+    /// Adds a request to the batch, and sends the batch if its rule says so.
     fn issue(&mut self, now: u64) {
         if let Batch::Adaptive(adaptive) = &mut self.case.batch {
             adaptive.completed(4096);
@@ -225,7 +233,8 @@ impl World {
         self.look(now, false);
     }
 
-    /// Sends the batch if its rule says so.
+    /// Sends the batch at `now` if its rule says so; otherwise plans when to look again. `is_due`
+    /// is `true` if this look was planned.
     fn look(&mut self, now: u64, is_due: bool) {
         // A turn of ours ends when the thread that sends is free.
         let turn_ends = self.out.sender.free_at <= now;
@@ -244,7 +253,8 @@ impl World {
         }
     }
 
-    /// Sends the queued requests in one message, and plans their successors.
+    /// Sends the batch in one message, and plans the requests that follow when the batch's requests
+    /// complete.
     fn send(&mut self, now: u64) {
         let requests = std::mem::take(&mut self.queued);
         let Case { writes, pairs, .. } = self.case;
@@ -266,7 +276,7 @@ impl World {
         }
     }
 
-    /// Returns `true` if requests leave alone, so that no thread need collect them.
+    /// Returns `true` if each request leaves alone, so that the application's own thread sends it.
     fn is_inline(&self) -> bool {
         match &self.case.batch {
             Batch::Never => true,
@@ -276,7 +286,7 @@ impl World {
     }
 }
 
-/// Returns the adaptive rule at the start of a run.
+/// Returns the adaptive batching rule at the start of a run.
 pub(super) fn adaptive() -> Batch {
     Batch::Adaptive(Adaptive::new(Instant::ZERO))
 }
@@ -291,7 +301,7 @@ mod tests {
         run(&case).iops
     }
 
-    /// Checks that the parts of Table II, put together again, take what the table's total says.
+    /// Checks that one request at a time takes the total of Table II, 73.7 µs, within 3 µs.
     #[test]
     fn one_request_takes_what_the_table_says() {
         for writes in [false, true] {
