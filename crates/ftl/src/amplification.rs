@@ -1,4 +1,5 @@
-//! Write amplification of a volume in the steady state, over members without data.
+//! Measurements of the write amplification of a volume in the steady state, over members without
+//! data.
 //!
 //! The controller is the real one. Its members keep batch headers only, which is all that the
 //! collector needs. Metadata counts: headers, checkpoints and superblocks.
@@ -16,43 +17,45 @@ use crate::policy::Policy;
 use crate::report::Report;
 use crate::volume::Volume;
 
-/// The choice of pages by hosts.
+/// The distribution by which hosts choose the pages that they write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Skew {
-    /// Each page equally often.
+    /// Hosts write each page equally often.
     Uniform,
-    /// By a Zipf distribution whose most frequent fifth of the pages gets this share of the writes.
+    /// Hosts choose pages by a Zipf distribution. Its most frequent fifth of the pages gets this
+    /// share of the writes.
     Zipf(f64),
 }
 
 /// A load on a simulated volume whose write amplification is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Logical pages, about.
+    /// Number of logical pages; the volume has about as many.
     pub pages: u32,
-    /// Pages of a segment.
+    /// Number of pages of a segment.
     pub segment_pages: u32,
     /// Physical over logical pages, less one, in thousandths.
     pub spare_per_mille: u32,
-    /// The choice of pages.
+    /// The distribution of writes over the pages.
     pub skew: Skew,
-    /// The policy.
+    /// The policy by which the collector chooses segments.
     pub policy: Policy,
     /// Number of one-page writes in flight.
     pub depth: u32,
-    /// Overwrites of the volume before the measurement, and during it.
+    /// Number of times that the volume's size is written before the measurement, and again during
+    /// it.
     pub overwrites: u32,
 }
 
 impl Case {
-    /// Returns the pages of the member, with those of checkpoints.
+    /// Returns the number of pages of the member, including those of checkpoints.
     pub(crate) fn member_pages(&self) -> u64 {
         let physical = u64::from(self.pages) * u64::from(1000 + self.spare_per_mille) / 1000;
         physical + physical / 500 + 64
     }
 }
 
-/// A member that keeps the pages that a volume without data writes.
+/// A member in memory that keeps only pages that were written, which are those without hosts' data.
 #[derive(Default)]
 struct Headers {
     pages: u64,
@@ -93,7 +96,7 @@ impl Media for Headers {
     }
 }
 
-/// Draws pages by the alias method.
+/// A generator of random pages with a given distribution, by the alias method.
 struct Draw {
     state: u64,
     odds: Vec<f64>,
@@ -131,7 +134,7 @@ impl Draw {
         draw
     }
 
-    /// Returns a number below `bound` (xorshift; good enough to place writes).
+    /// Returns a random number below `bound` (xorshift; good enough to place writes).
     fn below(&mut self, bound: u64) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
@@ -147,7 +150,8 @@ impl Draw {
     }
 }
 
-/// Returns the Zipf exponent for which the most frequent fifth gets this share.
+/// Returns the Zipf exponent for which the most frequent fifth of `pages` pages gets `share` of the
+/// writes.
 fn exponent(pages: usize, share: f64) -> f64 {
     let (mut low, mut high) = (0.1, 2.5);
     for _ in 0..25 {
@@ -163,7 +167,7 @@ fn exponent(pages: usize, share: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Carries out the volume's commands until there are none.
+/// Carries out the volume's commands on the member until there are no more.
 fn settle(volume: &mut Volume, media: &mut Headers) {
     loop {
         volume.advance();
@@ -194,10 +198,9 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
     }
 }
 
-/// Measures a case. Returns the counters of the measured overwrites.
+/// Measures a case. Returns the volume's counters over the measured overwrites.
 ///
-/// # Panics
-/// When the case is no possible volume.
+/// Panics if no volume can have the sizes of the case.
 pub fn measure(case: &Case) -> Report {
     let mut media = Headers { pages: case.member_pages(), kept: BTreeMap::new() };
     let shape = Shape {
@@ -266,8 +269,8 @@ mod tests {
         measure(&case(skew, policy)).amplification()
     }
 
-    /// Returns the case of the least spare space, in steps of half a per cent, that a volume of this
-    /// policy can have.
+    /// Returns the case with the least spare space, in steps of half a per cent, that a volume with
+    /// this policy can have.
     fn tightest(policy: Policy) -> Case {
         let of = |spare_per_mille| Case {
             pages: 8_192,

@@ -12,11 +12,11 @@ use crate::volume::Volume;
 /// The findings of a check, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Pages that are mapped and whole.
+    /// Mapped pages whose data matches its checksum.
     pub whole: u64,
     /// Mapped pages whose data does not match its checksum.
     pub damaged: u64,
-    /// Mapped pages without a sound batch header.
+    /// Mapped pages for which no sound batch header has a checksum.
     pub unproved: u64,
     /// Pages known to be lost: reads of them end with a media error.
     pub poisoned: u64,
@@ -54,10 +54,9 @@ impl<M: Media> Media for Untouched<'_, M> {
     }
 }
 
-/// Reads all live pages of a volume, and compares them with their checksums. Nothing is written.
+/// Reads all mapped pages of a volume, and compares them with their checksums. Nothing is written.
 ///
-/// # Errors
-/// A member fails to read.
+/// Fails if a member cannot be read.
 pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<Checked, Error> {
     let store = &volume.store;
     let geometry = store.geometry;

@@ -1,4 +1,4 @@
-//! Checkpoints: map, heat and segments, written while the volume serves.
+//! Checkpoints of a volume's map, heat and segments, which are written while the volume serves.
 //!
 //! A checkpoint begins when no page is being moved. Its horizon is the lowest stamp in flight then.
 //! Pages are written in their state at that time: changes since the horizon are in the log, which
@@ -21,7 +21,7 @@ use crate::segment::{Segments, State};
 use crate::store::Store;
 use zerocopy::IntoBytes;
 
-/// Pages of one write of a checkpoint.
+/// Maximum number of pages of one write of a checkpoint.
 pub(crate) const PIECE_PAGES: u32 = 16;
 
 /// The size of the log after which a checkpoint is written, as a multiple of the checkpoint's size.
@@ -36,8 +36,8 @@ enum Phase {
     Wanted,
     /// The checkpoint's pages are being written. The state ends with the last.
     Writing,
-    /// The checkpoint waits for a round of flushes; then copy 0 or 1 of the superblock is written,
-    /// or it ends (2).
+    /// The checkpoint waits for the round of flushes with this number. Then copy 0 or 1 of the
+    /// superblock is written, or, with 2, the checkpoint ends.
     Flushing(u64, u8),
     /// A copy of the superblock is being written to all members. The state ends with the last.
     Superblock(u8),
@@ -46,25 +46,26 @@ enum Phase {
 /// The state of the collector, as a checkpoint needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// No victim, and no page being moved.
+    /// No victim is under collection, and no page is being moved.
     Idle,
-    /// A victim, but no page being moved.
+    /// A victim is under collection, but no page is being moved.
     Between,
-    /// Pages between two places.
+    /// Pages are being moved from one place to another.
     Moving,
 }
 
-/// A checkpoint, and the part of the log in it.
+/// The description of a checkpoint, and of the part of the log that it has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
-    /// The generation that made the checkpoint valid.
+    /// The superblock's generation that made the checkpoint valid.
     pub(crate) identity: u64,
     pub(crate) area: u8,
-    /// The stamp from which on batches may be missing.
+    /// The lowest stamp of batches that may be missing in the checkpoint.
     pub(crate) horizon: u64,
     /// The next stamp when the checkpoint began.
     pub(crate) begun: u64,
-    /// Slabs and pages in use then, in a thin volume.
+    /// Numbers of slabs (`slabs`) and of pages (`used`) in use in a thin volume when the checkpoint
+    /// began.
     pub(crate) slabs: u32,
     pub(crate) used: u32,
 }
@@ -72,7 +73,7 @@ pub(crate) struct Mark {
 /// The state of checkpointing.
 pub(crate) struct Checkpointer {
     phase: Phase,
-    /// Pages of the log when the last checkpoint began.
+    /// Number of pages that were written to the log when the last checkpoint began.
     log_pages_then: u64,
     valid: Mark,
     /// The checkpoint in progress, without its identity and area.
@@ -80,10 +81,11 @@ pub(crate) struct Checkpointer {
     /// Records with lower stamps are in a checkpoint that both copies of the superblock name.
     records_below: u64,
     generation: u64,
-    /// Pages of the checkpoint in progress, and the next one to write: `next_page ≤ pages`.
+    /// Number of pages of the checkpoint in progress, and index of the next one to write:
+    /// `next_page ≤ pages`.
     pages: u32,
     next_page: u32,
-    /// Pages of the write in flight.
+    /// Number of pages of the write in flight.
     piece_pages: u32,
     outstanding: u16,
     closing: bool,
@@ -113,19 +115,20 @@ impl Checkpointer {
         }
     }
 
-    /// Returns the valid checkpoint.
+    /// Returns the description of the valid checkpoint.
     pub(crate) fn valid(&self) -> Mark {
         self.valid
     }
 
-    /// Counts a change of the superblock, and makes the checkpoint in the other area valid.
+    /// Counts a change of the superblock that makes `next` the valid checkpoint, in the area that
+    /// the old one does not use.
     pub(crate) fn make_valid(&mut self, next: Mark) {
         self.generation += 1;
         let (identity, area) = (self.generation, 1 - self.valid.area);
         self.valid = Mark { identity, area, ..next };
     }
 
-    /// Counts a change of the superblock that keeps the checkpoint.
+    /// Counts a change of the superblock that keeps the valid checkpoint.
     pub(crate) fn keep_valid(&mut self) {
         self.generation += 1;
     }
@@ -161,7 +164,7 @@ impl Checkpointer {
         self.phase == Phase::Wanted
     }
 
-    /// Returns `true` if moved pages have to land for the checkpoint to begin.
+    /// Returns `true` if a checkpoint waits until all pages that are being moved have arrived.
     pub(crate) fn waits_for_moves(&self) -> bool {
         self.is_wanted() || self.closing
     }
@@ -175,7 +178,7 @@ impl Checkpointer {
     }
 }
 
-/// Writes page `index` of a checkpoint into `page`.
+/// Encodes page `index` of the checkpoint with the identity `checkpoint` into `page`.
 pub(crate) fn encode_page(
     geometry: &Geometry,
     map: &Map,
@@ -211,7 +214,7 @@ pub(crate) fn encode_page(
     CheckpointPage::seal(page, checkpoint, index);
 }
 
-/// Writes a page of a whole map: the entries of all pages, then their heats.
+/// Encodes a checkpoint page of a whole map: first come the entries of all pages, then their heats.
 fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) {
     if index < geometry.map_pages() {
         let first = index * (CHECKPOINT_BYTES as u32 / 4);
@@ -226,7 +229,7 @@ fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) 
     }
 }
 
-/// Writes a page of the slabs of a thin volume, which follow each other across pages.
+/// Encodes a checkpoint page of a thin volume's slabs, which follow each other across pages.
 fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) {
     const WORDS: usize = SLAB_RECORD_BYTES / 4;
     const CHUNK: usize = CHUNK_PAGES as usize;
@@ -258,7 +261,8 @@ fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) {
 }
 
 impl Checkpointer {
-    /// Does the next step of checkpointing if possible.
+    /// Does the next step of checkpointing if it is possible now; `motion` is the collector's
+    /// state.
     pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
         let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
         let due = LOG_FACTOR * u64::from(pages);
@@ -297,7 +301,8 @@ impl Checkpointer {
         self.write_piece(store);
     }
 
-    /// Writes the next pages of the checkpoint to the area that the valid one does not use.
+    /// Writes the next pages of the checkpoint to the area that the valid one does not use. After
+    /// the last page, asks for a round of flushes.
     fn write_piece(&mut self, store: &mut Store) {
         let left = self.pages - self.next_page;
         if left == 0 {
@@ -324,7 +329,7 @@ impl Checkpointer {
         store.send(Token::Checkpoint, member, op);
     }
 
-    /// Returns the present superblock; `clean` if the volume is closed in order.
+    /// Returns the present superblock; `clean` says that the volume is closed in order.
     pub(crate) fn superblock(&self, store: &Store, clean: bool) -> Superblock {
         Superblock {
             magic: MAGIC,
@@ -378,7 +383,7 @@ impl Checkpointer {
         }
     }
 
-    /// Returns `true` if everything in the log is in the checkpoint.
+    /// Returns `true` if the checkpoint has everything that the log has.
     fn is_complete(&self, store: &Store) -> bool {
         self.next.horizon == store.clock.next_stamp
     }
@@ -390,7 +395,8 @@ impl Checkpointer {
         self.closed = self.closing && self.is_complete(store);
     }
 
-    /// Ends a write of checkpointing. A failing member makes the volume read-only.
+    /// Takes the completion of a write of checkpointing. A failing member makes the volume
+    /// read-only.
     pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         if !status.is_ok() {
             store.end_writes();

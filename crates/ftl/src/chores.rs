@@ -1,5 +1,5 @@
-//! The work that a volume does of its own accord, for the thread that charges it: collected pages,
-//! headers, checkpoints.
+//! Counters of the work that a volume does of its own accord, for the thread that charges it to
+//! tenants: collected pages, headers, checkpoints.
 //!
 //! The worker of the volume publishes its counters; another thread reads them.
 
@@ -13,7 +13,7 @@ use crate::report::Report;
 /// Maximum live share of a victim for which work is foreseen: 49 pages moved for each that is freed.
 const LIVE_MAX: f64 = 0.98;
 
-/// The published counters of a volume.
+/// The published counters of a volume, and the work that is expected of it.
 #[derive(Debug)]
 pub(crate) struct Tally {
     host: AtomicU64,
@@ -40,8 +40,8 @@ impl Tally {
         }
     }
 
-    /// Publishes the counters, and the number of free segments. `is_short` means that writes wait
-    /// for free segments.
+    /// Publishes the counters, and the number `free` of free segments. `is_short` means that writes
+    /// wait for free segments.
     pub(crate) fn publish(&self, report: &Report, free: u32, is_short: bool) {
         self.host.store(report.host_pages, Relaxed);
         self.read.store(report.collect_read_pages, Relaxed);
@@ -94,9 +94,9 @@ fn uniform(geometry: &Geometry) -> ChoreRate {
     }
 }
 
-/// Returns the work if each page of hosts is a batch of its own. Then the log of lone writes takes a
-/// header beside the page, both are read, and the page is moved. Without such a log the header takes
-/// a place like that of a page.
+/// Returns the work for each page of hosts if each is a batch of its own; `rate` is the work in
+/// full batches. The log of lone writes takes a header beside the page, both are read, and the page
+/// is moved. Without such a log the header takes a place like that of a page.
 fn alone(rate: ChoreRate, geometry: &Geometry) -> ChoreRate {
     let ChoreRate { read_permille, written_permille } = rate;
     let place = written_permille + 1_000;
@@ -104,7 +104,8 @@ fn alone(rate: ChoreRate, geometry: &Geometry) -> ChoreRate {
     ChoreRate { read_permille: read_permille + more, written_permille: written_permille + more }
 }
 
-/// Returns the live share of a victim while this share of all closed segments is live.
+/// Returns the live share of a victim, while the share `used` of the pages in all closed segments
+/// is live.
 fn live_share(used: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..40 {
@@ -130,7 +131,7 @@ mod tests {
         assert!(live_share(0.0) < 0.01 && live_share(2.0) > 0.99);
     }
 
-    /// Returns a load of uniform writes, and the geometry of the volume that it is measured on.
+    /// Returns a load of uniform writes, and the geometry of the volume on which it is measured.
     fn uniform_load(
         pages: u32,
         spare_per_mille: u32,
@@ -157,7 +158,7 @@ mod tests {
         (case, geometry)
     }
 
-    /// Asserts that the work which was foreseen is the measured work, or a little more.
+    /// Asserts that the expected work is the measured work, or a little more.
     fn suffices(foreseen_permille: u32, measured: f64, case: &Case) {
         let ratio = f64::from(foreseen_permille) / 1_000.0 / measured;
         assert!((0.95..1.25).contains(&ratio), "{case:?}: {foreseen_permille} ‰ of {measured:.2}");

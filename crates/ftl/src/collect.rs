@@ -19,19 +19,19 @@ use crate::sabotage::Sabotage;
 use crate::segment::State;
 use crate::store::Store;
 
-/// Pages of one read of live pages: 128 KiB.
+/// Maximum number of pages of one read: 128 KiB.
 const RUN_PAGES_MAX: usize = 32;
 
-/// Maximum pages of a batch header.
+/// Maximum number of pages of a batch header.
 const HEADER_PAGES: u32 = 2;
 
-/// Victims that may be under way at once.
+/// Maximum number of segments that are victims at a time.
 const VICTIMS_MAX: u32 = 4;
 
 /// A step of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// No collection. The state ends when space is short.
+    /// No victim is under collection. The state ends when free segments are few.
     Idle,
     /// The next batch header must be read.
     Header,
@@ -45,32 +45,34 @@ enum Phase {
     Staging,
 }
 
-/// A page of the batch under collection.
+/// A live page of the batch under collection.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     place: u32,
     entry: Entry,
 }
 
-/// The collector and its state.
+/// The collector of a volume and its state.
 pub(crate) struct Collector {
     phase: Phase,
     victim: u32,
-    /// Page of the victim where the next header begins.
+    /// Offset in the victim, in pages, where the next batch header begins.
     offset: u32,
-    /// Pages that are read from a header on: batches of lone writes lie close together.
+    /// Number of pages that are read from a header on: more where batches of lone writes lie close
+    /// together.
     ahead: u32,
     candidates: Vec<Candidate>,
-    /// `begin ≤ end ≤ candidates`: the run that is read or staged.
+    /// The run of candidates that is read or staged: `begin ≤ end ≤ candidates.len()`.
     begin: usize,
     end: usize,
-    /// Place of the first page in the buffer, and the pages there. None before the first read.
+    /// Place of the first page in the buffer (`start`), and number of pages there (`held`), which
+    /// is zero before the first read.
     start: u32,
     held: u32,
-    /// `true` if the run could not be read.
+    /// `true` if the run's pages could not be read.
     unreadable: bool,
     buffer: Box<[u8]>,
-    /// `true` if batches must be closed although no request waits for them.
+    /// `true` if the logs' batches must be closed although no request waits for them.
     hurries: bool,
     pub(crate) pace: Pace,
 }
@@ -103,7 +105,7 @@ impl Collector {
         self.phase == Phase::ReadingHeader
     }
 
-    /// Returns the pages in the buffer from a place on.
+    /// Returns the number of pages in the buffer from a place on; zero if the place is not there.
     fn held_from(&self, place: u32) -> u32 {
         let begins = self.start <= place;
         if begins { (self.start + self.held).saturating_sub(place) } else { 0 }
@@ -114,7 +116,7 @@ impl Collector {
         (last.place - first.place) as usize + 1
     }
 
-    /// Returns `true` if batches must be closed although no request waits for them.
+    /// Returns `true` if the logs' batches must be closed although no request waits for them.
     pub(crate) fn hurries(&self) -> bool {
         self.hurries
     }
@@ -129,7 +131,7 @@ impl Collector {
         }
     }
 
-    /// Does the collector's next steps that need no completion.
+    /// Does the collector's next steps, up to one that waits for a completion, room or the pace.
     pub(crate) fn advance(&mut self, store: &mut Store, gate: &mut Checkpointer) {
         // Small batches spend on headers what collection gains: only what waits for nothing but their
         // end closes them.
@@ -210,13 +212,13 @@ impl Collector {
         }
     }
 
-    /// Returns `true` if it may read so many pages now, and counts them.
+    /// Returns `true` if the collector may read `pages` pages now, and counts them in its pace.
     fn may_read(&mut self, store: &Store, pages: u32) -> bool {
         let is_short = store.segments.free() < store.reserve();
         self.pace.spend(pages, is_short || store.settings.policy.is_baseline())
     }
 
-    /// Reads pages into the buffer.
+    /// Sends a read of `pages` pages from a place on into the buffer.
     fn send_read(&mut self, store: &mut Store, place: u32, pages: u32) {
         (self.start, self.held) = (place, pages);
         let (member, at) = store.geometry.locate(place);
@@ -230,7 +232,7 @@ impl Collector {
         self.phase = Phase::Idle;
     }
 
-    /// Ends a read of the collector.
+    /// Takes the completion of a read of the collector.
     pub(crate) fn end(&mut self, store: &mut Store, status: Status) {
         match self.phase {
             Phase::ReadingHeader => self.take_header(store, status),
@@ -278,7 +280,8 @@ impl Collector {
         self.phase = Phase::Pages;
     }
 
-    /// Reads the next live pages that lie close together.
+    /// Reads the batch's next live pages that lie close together, unless a checkpoint waits to
+    /// begin.
     fn read_pages(&mut self, store: &mut Store, gate: &Checkpointer) {
         if gate.is_wanted() {
             return;

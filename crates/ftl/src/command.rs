@@ -1,26 +1,26 @@
-//! The words of a volume: requests, commands, replies and settings.
+//! The types by which a volume is used: requests, commands, replies and settings.
 
 use contract::{Slot, Status};
 use zerocopy::little_endian::U64;
 
 use crate::policy::Policy;
 
-/// Requests that may be under way at once.
+/// Maximum number of requests of a volume at a time.
 pub const REQUESTS_MAX: usize = 1024;
 
 /// A request of a host, in pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// Reads pages.
+    /// Reads logical pages.
     Read {
-        /// First page.
+        /// First logical page.
         page: u32,
         /// Number of pages.
         pages: u32,
     },
-    /// Writes pages.
+    /// Writes logical pages.
     Write {
-        /// First page.
+        /// First logical page.
         page: u32,
         /// Number of pages.
         pages: u32,
@@ -34,14 +34,14 @@ pub enum Request<'a> {
     /// Writes pages that lie anywhere: a crash leaves all of them or none. They are durable before
     /// the reply.
     Commit {
-        /// The pages, each named once.
+        /// The logical pages, each named once.
         pages: &'a [U64],
-        /// The data in the same order; empty on members without data.
+        /// The pages' data in the order of `pages`; empty on members without data.
         data: &'a [u8],
     },
-    /// Discards pages: they read as zeroes.
+    /// Discards logical pages, which then read as zeroes.
     Discard {
-        /// First page.
+        /// First logical page.
         page: u32,
         /// Number of pages.
         pages: u32,
@@ -50,57 +50,58 @@ pub enum Request<'a> {
     Flush,
 }
 
-/// The refusal of a request for lack of room; it can be repeated after some completions.
+/// The refusal of a request for lack of room. The request can be repeated after some completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// The end of a request.
+/// The reply to a request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The request's slot.
     pub slot: Slot,
-    /// The status.
+    /// The status with which the request has ended.
     pub status: Status,
 }
 
 /// The identifier of a command while it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Token {
-    /// A read for a host: its index in the table of reads, and the place and number of pages.
+    /// A read for a host: its index in the table of reads, the first place, and the number of
+    /// pages.
     Read(u16, u32, u32),
     /// The write of a batch: the number of its log.
     Batch(u8),
     /// A read of the collector.
     Collect,
-    /// A flush of a member.
+    /// A flush of the member with this number.
     Flush(u16),
-    /// A discard of a segment.
+    /// A discard of the segment with this number.
     Discard(u32),
-    /// A write of the checkpoint.
+    /// A write of pages of a checkpoint.
     Checkpoint,
-    /// A superblock of a member.
+    /// A write of the superblock of the member with this number.
     Superblock(u16),
 }
 
 /// The destination of a read's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Into {
-    /// To the request's buffer, from this page on.
+    /// The buffer of the request in this slot, from this page of the buffer on.
     Host(Slot, u32),
-    /// To the volume: `Volume::bytes_mut`.
+    /// The volume's own memory: `Volume::bytes_mut`.
     Volume,
 }
 
 /// An operation on a member, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
+    /// Reads pages of the member.
     Read {
         /// First page of the member.
         at: u64,
         /// Number of pages.
         pages: u32,
-        /// The place that takes the data.
+        /// The memory that takes the data.
         into: Into,
     },
     /// Writes the bytes of `Volume::bytes`.
@@ -110,7 +111,7 @@ pub enum Op {
         /// Number of pages.
         pages: u32,
     },
-    /// Makes everything that was written durable.
+    /// Makes everything durable that was written to the member.
     Flush,
     /// Discards pages of the member.
     Discard {
@@ -121,9 +122,9 @@ pub enum Op {
     },
     /// Zeroes pages of the request's buffer. It is not sent to a member and never completed.
     Zero {
-        /// The request.
+        /// The slot of the request.
         slot: Slot,
-        /// First page of the buffer.
+        /// First page in the buffer.
         first: u32,
         /// Number of pages.
         pages: u32,
@@ -135,28 +136,28 @@ pub enum Op {
 pub struct Command {
     /// The token by which the command is completed.
     pub token: Token,
-    /// The member.
+    /// The number of the member.
     pub member: u16,
-    /// The operation.
+    /// The operation on the member.
     pub op: Op,
 }
 
 /// Settings of an open volume. They may differ from one opening to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The choice of victims, and the streams.
+    /// The policy by which pages are placed in streams and victims are chosen.
     pub policy: Policy,
     /// `true` if freed segments are discarded on the members.
     pub discards: bool,
     /// `false` for members that keep headers only, to measure amplification.
     pub data: bool,
-    /// Written pages after which the volume flushes by itself, which bounds the data that recovery
-    /// must verify.
+    /// Number of written pages after which the volume flushes by itself. It bounds the data that
+    /// recovery must verify.
     pub flush_pages: u32,
 }
 
 impl Settings {
-    /// Returns settings for this policy: discards, and a flush every 64 MiB.
+    /// Returns the settings with this policy, with discards and data, and a flush every 64 MiB.
     pub const fn new(policy: Policy) -> Settings {
         Settings { policy, discards: true, data: true, flush_pages: 16_384 }
     }

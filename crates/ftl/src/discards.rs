@@ -1,4 +1,4 @@
-//! Discards in progress: runs of pages that records in the log make read as zeroes.
+//! Discards in progress: runs of pages that become zeroes by records in the log.
 
 use alloc::vec::Vec;
 
@@ -9,24 +9,24 @@ use crate::layout::Kind;
 use crate::log::{Item, Log};
 use crate::map::{Map, UNMAPPED};
 
-/// Pages of a discard that one record carries.
+/// Maximum number of pages of a discard that one record carries.
 const RUN_PAGES_MAX: u32 = 1024;
 
-/// Discards that may be under way at once.
+/// Maximum number of discards in progress.
 const DISCARDS_MAX: usize = 8;
 
-/// A discard in progress: `begin ≤ next ≤ end`.
+/// A discard of the logical pages from `begin` to `end` in progress: `begin ≤ next ≤ end`.
 #[derive(Clone, Copy, Debug)]
 struct Discarding {
     slot: Slot,
     begin: u32,
     next: u32,
     end: u32,
-    /// `true` while a record of it is in flight.
+    /// `true` while a record for the pages from `next` on is staged or in flight.
     sent: bool,
 }
 
-/// The discards under way.
+/// The discards in progress.
 pub(crate) struct Discards {
     all: Vec<Discarding>,
 }
@@ -40,7 +40,7 @@ impl Discards {
         self.all.is_empty()
     }
 
-    /// Returns `true` if a page from `page` to `end` is being discarded.
+    /// Returns `true` if a page from `page` up to but not including `end` is being discarded.
     pub(crate) fn overlaps(&self, page: u32, end: u32) -> bool {
         self.all.iter().any(|d| d.begin < end && page < d.end)
     }
@@ -54,8 +54,9 @@ impl Discards {
         !waits
     }
 
-    /// Stages the next records. A discard waits until no write to its pages is on its way; new
-    /// writes to them wait for the discard. Chunks without a slab are discarded already.
+    /// Stages the next record of each discard in `log`. A discard waits until no write to its pages
+    /// is staged or in flight; new writes to them wait for the discard. Chunks without a slab are
+    /// discarded already.
     pub(crate) fn advance(
         &mut self,
         log: &mut Log,
@@ -82,7 +83,8 @@ impl Discards {
         }
     }
 
-    /// Ends the record of a run. Returns the request if the run was its last.
+    /// Takes the completion of the record for `pages` pages from `page` on. Returns the request if
+    /// this was its last record.
     pub(crate) fn land(&mut self, page: u32, pages: u32) -> Option<Slot> {
         // Not there: the volume became read-only meanwhile, and the request was answered.
         let index = self.all.iter().position(|d| d.sent && d.next == page)?;
@@ -91,13 +93,14 @@ impl Discards {
         (discard.next == discard.end).then(|| self.all.swap_remove(index).slot)
     }
 
-    /// Removes a discard that has come to its end without a record, and returns its request.
+    /// Removes a discard that needs no more records, and returns its request; `None` if there is
+    /// none.
     pub(crate) fn pop_ended(&mut self) -> Option<Slot> {
         let index = self.all.iter().position(|d| !d.sent && d.next == d.end)?;
         Some(self.all.swap_remove(index).slot)
     }
 
-    /// Removes a discard without completing it, and returns its request.
+    /// Removes any discard without completing it, and returns its request; `None` if there is none.
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         self.all.pop().map(|discard| discard.slot)
     }

@@ -1,5 +1,4 @@
-//! The reasons for which a volume cannot be created or opened. Each sentence says what to do;
-//! nothing was written.
+//! The reasons for which a volume cannot be created or opened. Each message says what to do.
 
 use core::fmt;
 
@@ -7,7 +6,8 @@ use contract::Status;
 
 use crate::layout::VERSION_THIN;
 
-/// The reason why a volume was not created or opened. The members are as they were.
+/// The reason why a volume was not created or opened. Unless a member [failed](Error::Failed), the
+/// members are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,9 +15,9 @@ pub enum Error {
     Shape,
     /// The members hold too few segments for the spare space.
     TooSmall,
-    /// More pages than the map can name.
+    /// The volume would have more pages than the map can name.
     TooLarge,
-    /// A thin volume of no pages, or of more than the map can name.
+    /// A thin volume shall have no pages, or more than the map can name.
     VirtualSize,
     /// A member already belongs to a volume.
     InUse(usize),
@@ -25,23 +25,23 @@ pub enum Error {
     NoVolume(usize),
     /// Both copies of a member's superblock are damaged.
     Damaged(usize),
-    /// A member was written by another version.
+    /// A member has a format of this version, which is unknown here.
     Version(usize, u16),
     /// A member belongs to another volume than the first.
     Foreign(usize),
     /// A member stands in another member's place, which is the second number.
     Order(usize, usize),
-    /// The volume has another number of members.
+    /// This many members were named, and the volume has another number of them.
     Count(usize, usize),
     /// A member is smaller than it was.
     Shrunk(usize),
-    /// A page of the checkpoint is damaged.
+    /// The page with this index of the checkpoint is damaged.
     Checkpoint(u32),
-    /// A durable batch of a segment is damaged, and a later one is sound.
+    /// A durable batch of this segment is damaged, and a later one is sound.
     Batch(u32),
     /// A member failed to read, write or flush.
     Failed(usize, Status),
-    /// More was written since the checkpoint than any server of this version would.
+    /// The log since the checkpoint is longer than this version ever makes it.
     Log,
 }
 

@@ -18,7 +18,7 @@ pub(crate) enum Bound {
     Split,
 }
 
-/// Counts of pages in flight, by hash of the page.
+/// The table of pages in flight: for each hash of a page, their stream and their number.
 pub(crate) struct Flight {
     buckets: Box<[(u8, u16)]>,
 }
@@ -56,8 +56,8 @@ impl Flight {
         *count += 1;
     }
 
-    /// Notes that a page which is on its way in the stream `from` takes the stream `to`, with all
-    /// that share its bucket.
+    /// Notes that a page in flight changes from the stream `from` to the stream `to`, with all
+    /// pages in its bucket.
     pub(crate) fn redirect(&mut self, page: u32, from: u8, to: u8) {
         let (of, count) = self.bucket(page);
         assert!(*count > 0 && (*of == from || *of == to), "a page is on its way in one stream");

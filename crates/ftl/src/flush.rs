@@ -1,4 +1,5 @@
-//! Rounds of flushes: one flush of every member, for all requests that came before its begin.
+//! Rounds of flushes: a round flushes every member once, for all requests that came before it
+//! began.
 
 use alloc::collections::VecDeque;
 
@@ -9,7 +10,7 @@ pub(crate) struct Flusher {
     wanted: u64,
     begun: u64,
     done: u64,
-    /// Flushes of members for which the present round waits.
+    /// Number of members whose flush the present round waits for.
     outstanding: u16,
     /// `true` after a member failed to flush: no data becomes durable any more.
     failed: bool,
@@ -34,23 +35,24 @@ impl Flusher {
         }
     }
 
-    /// Returns the number of the round that covers everything completed until now.
+    /// Asks for a round that covers everything completed until now, and returns its number.
     pub(crate) fn ask(&mut self) -> u64 {
         self.wanted = self.begun + 1;
         self.wanted
     }
 
-    /// Returns the number of the round that would cover everything completed until now.
+    /// Returns the number of the round that would cover everything completed until now, without
+    /// asking for it.
     pub(crate) fn next(&self) -> u64 {
         self.begun + 1
     }
 
-    /// Returns the last round that has ended.
+    /// Returns the number of the last round that has ended.
     pub(crate) fn last(&self) -> u64 {
         self.done
     }
 
-    /// Asks for a round of this number, unless it has begun.
+    /// Asks for the round with this number, unless it has begun.
     pub(crate) fn want(&mut self, round: u64) {
         if round > self.begun {
             self.ask();
@@ -69,13 +71,14 @@ impl Flusher {
         self.waiters.len() < self.waiters.capacity()
     }
 
-    /// Answers `slot` after the next round.
+    /// Makes the request in `slot` wait for the end of the next round.
     pub(crate) fn wait(&mut self, slot: Slot) {
         let round = self.ask();
         self.waiters.push_back((round, slot));
     }
 
-    /// Begins a round if one is wanted and none is in progress. The caller flushes each member.
+    /// Begins a round if one is wanted and none is in progress; returns `true` if so. The caller
+    /// flushes each member. The batches with stamps below `floor` are durable when the round ends.
     pub(crate) fn begin(&mut self, members: u16, floor: u64) -> bool {
         if self.failed || self.outstanding > 0 || self.wanted == self.begun {
             return false;
@@ -84,7 +87,7 @@ impl Flusher {
         true
     }
 
-    /// Notes the end of a member's flush.
+    /// Notes the end of a member's flush, and whether it succeeded.
     pub(crate) fn end(&mut self, ok: bool) {
         self.outstanding -= 1;
         self.failed |= !ok;
@@ -93,7 +96,7 @@ impl Flusher {
         }
     }
 
-    /// Returns a request whose round has ended, with `true` if its data is durable.
+    /// Removes a request whose round has ended and returns it, with `true` if its data is durable.
     pub(crate) fn pop(&mut self) -> Option<(Slot, bool)> {
         let (round, _) = *self.waiters.front()?;
         let over = self.failed || self.done >= round;

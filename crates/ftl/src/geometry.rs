@@ -14,7 +14,7 @@ use crate::map::Slab;
 use crate::policy::Policy;
 use crate::segment::Segment;
 
-/// Pages of the copies of the superblock.
+/// Number of pages of a member that hold copies of the superblock.
 pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 
 /// Maximum number of members.
@@ -32,10 +32,11 @@ const PART_PAGES_MAX: u32 = 32;
 /// Maximum number of pages of a batch of lone writes.
 const LONE_PAGES_MAX: u32 = 16;
 
-/// Pages of a chunk of the map: 4 MiB. Tests have small chunks, so that small volumes have several.
+/// Number of logical pages in a chunk of the map: 4 MiB. Tests have small chunks, so that small
+/// volumes have several.
 pub(crate) const CHUNK_PAGES: u32 = if cfg!(test) { 16 } else { 1024 };
 
-/// Chunks in use that a thin volume may have beside twice as many as its capacity has.
+/// Number of chunks that a thin volume may use beside twice as many as its capacity fills.
 const SLABS_MORE: u32 = if cfg!(test) { 4 } else { 256 };
 
 /// Maximum number of logical pages of a thin volume: 4 MiB less than 16 TiB.
@@ -44,21 +45,22 @@ pub(crate) const VIRTUAL_PAGES_MAX: u32 = u32::MAX / CHUNK_PAGES * CHUNK_PAGES;
 /// Bytes of a slab in a checkpoint: the number of its chunk, places and heats.
 pub(crate) const SLAB_RECORD_BYTES: usize = 4 + 5 * CHUNK_PAGES as usize;
 
-/// Pages that a segment may have.
+/// Numbers of pages that a segment may have.
 pub const SEGMENT_PAGES: core::ops::RangeInclusive<u32> = 8..=32_768;
 
-/// The wishes for a new volume.
+/// The wanted sizes and policy of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The volume's identity, from a source of randomness.
     pub uuid: [u8; 16],
-    /// Pages of a segment.
+    /// Number of pages of a segment.
     pub segment_pages: u32,
     /// Physical over logical pages, less one, in thousandths.
     pub spare_per_mille: u32,
     /// The policy, which sets the number of streams.
     pub policy: Policy,
-    /// Logical pages of a thin volume, which may be more than the members hold.
+    /// Number of logical pages of a thin volume, which may be more than the members hold; `None`
+    /// for a volume that is not thin.
     pub virtual_pages: Option<u64>,
 }
 
@@ -69,13 +71,14 @@ pub struct Geometry {
     pub uuid: [u8; 16],
     /// Number of members.
     pub members: u16,
-    /// Pages of each member that the volume uses.
+    /// Number of pages of each member that the volume uses.
     pub member_pages: u64,
-    /// Pages of a segment.
+    /// Number of pages of a segment.
     pub segment_pages: u32,
-    /// Logical pages.
+    /// Number of logical pages.
     pub pages: u32,
-    /// Logical pages that may hold data at once: fewer than `pages` only in a thin volume.
+    /// Number of logical pages that may hold data at once: fewer than `pages` only in a thin
+    /// volume.
     pub capacity: u32,
     /// `true` if the map and its checkpoints grow with the pages in use.
     pub thin: bool,
@@ -86,8 +89,8 @@ pub struct Geometry {
 impl Geometry {
     /// Returns the geometry of a new volume on members of these sizes in pages.
     ///
-    /// # Errors
-    /// When the members are too small for the spare space, or there are too many of them.
+    /// Fails if the shape is no possible one, or the members are too small for it, too large, or
+    /// too many.
     pub fn plan(shape: &Shape, sizes: &[u64]) -> Result<Geometry, Error> {
         let few = !sizes.is_empty() && sizes.len() <= MEMBERS_MAX;
         if !few || !SEGMENT_PAGES.contains(&shape.segment_pages) || shape.spare_per_mille < 20 {
@@ -141,7 +144,7 @@ impl Geometry {
         (known && fits && geometry.is_sound()).then_some(geometry)
     }
 
-    /// Returns the version of the format that the volume has.
+    /// Returns the number of the format's version that the volume has on its members.
     pub(crate) fn version(&self) -> u16 {
         if self.thin { VERSION_THIN } else { VERSION }
     }
@@ -191,18 +194,19 @@ impl Geometry {
         Geometry::reserve_of(self.streams)
     }
 
-    /// Returns the maximum pages of a write of moved pages: a quarter of a segment, at most 128 KiB.
+    /// Returns the maximum number of pages of a write of moved pages: a quarter of a segment, at
+    /// most 128 KiB.
     pub(crate) fn part_pages(&self) -> u32 {
         (self.segment_pages / 4).min(PART_PAGES_MAX)
     }
 
-    /// Returns the reserve while pages go to so many streams.
+    /// Returns the [reserve](Geometry::reserve) of a volume with `streams` streams.
     pub(crate) fn reserve_of(streams: u8) -> u32 {
         2 * u32::from(streams) + 2
     }
 
-    /// Returns the number of chunks of the map that may be in use at once. A thin volume may spread
-    /// its pages over twice as many chunks as its capacity has, and 256.
+    /// Returns the maximum number of chunks of the map in use. A thin volume may spread its pages
+    /// over twice as many chunks as its capacity fills, and 256.
     pub fn slabs(&self) -> u32 {
         let chunks = self.pages.div_ceil(CHUNK_PAGES);
         let dense = self.capacity.div_ceil(CHUNK_PAGES);
@@ -213,9 +217,9 @@ impl Geometry {
         }
     }
 
-    /// Returns the memory that a volume in service takes at most, without its queue's buffers: four
-    /// bytes of map and one of heat for each page of the chunks in use, the table of chunks, the
-    /// table of segments, and two batches for each log.
+    /// Returns the bytes of memory that a volume in service takes at most, without its queue's
+    /// buffers: four bytes of map and one of heat for each page of the chunks in use, the table of
+    /// chunks, the table of segments, and two batches for each log.
     pub fn memory_bytes(&self) -> u64 {
         let segment = size_of::<Segment>() + 3 * size_of::<u64>();
         let batch = |pages: u32| 2 * u64::from(pages + 2) * PAGE_BYTES as u64;
@@ -227,45 +231,45 @@ impl Geometry {
             + if self.has_lone_log() { batch(self.lone_pages_max()) } else { 0 }
     }
 
-    /// Returns the pages of a thin volume's checkpoint for the map of so many slabs.
+    /// Returns the number of pages of a thin volume's checkpoint for the map of `slabs` slabs.
     pub(crate) fn slab_pages(&self, slabs: u32) -> u32 {
         let bytes = u64::from(slabs) * SLAB_RECORD_BYTES as u64;
         bytes.div_ceil(CHECKPOINT_BYTES as u64) as u32
     }
 
-    /// Returns the pages of a checkpoint's map and heat while so many slabs are in use.
+    /// Returns the number of pages of a checkpoint's map and heat while `slabs` slabs are in use.
     pub(crate) fn index_pages(&self, slabs: u32) -> u32 {
         if self.thin { self.slab_pages(slabs) } else { self.map_pages() + self.heat_pages() }
     }
 
-    /// Returns the pages of a checkpoint while so many slabs are in use.
+    /// Returns the number of pages of a checkpoint while `slabs` slabs are in use.
     pub(crate) fn checkpoint_pages_with(&self, slabs: u32) -> u32 {
         let records = (CHECKPOINT_BYTES / size_of::<SegmentRecord>()) as u32;
         self.index_pages(slabs) + self.segments_guess().div_ceil(records)
     }
 
-    /// Returns the pages of a checkpoint's map.
+    /// Returns the number of pages of a checkpoint's map, in a volume that is not thin.
     pub(crate) fn map_pages(&self) -> u32 {
         self.pages.div_ceil(CHECKPOINT_BYTES as u32 / 4)
     }
 
-    /// Returns the pages of a checkpoint's heat.
+    /// Returns the number of pages of a checkpoint's heats, in a volume that is not thin.
     pub(crate) fn heat_pages(&self) -> u32 {
         self.pages.div_ceil(CHECKPOINT_BYTES as u32)
     }
 
-    /// Returns the pages of the largest checkpoint.
+    /// Returns the number of pages of the volume's largest checkpoint.
     pub fn checkpoint_pages(&self) -> u32 {
         self.checkpoint_pages_with(self.slabs())
     }
 
-    /// Returns the number of segments if members held nothing else.
+    /// Returns the number of segments that would fit if the members held nothing else.
     fn segments_guess(&self) -> u32 {
         let all = self.member_pages * u64::from(self.members) / u64::from(self.segment_pages);
         u32::try_from(all).unwrap_or(u32::MAX)
     }
 
-    /// Returns the page of each member where segments begin.
+    /// Returns the first page of segments on each member.
     pub(crate) fn data_at(&self) -> u64 {
         let areas = if self.members == 1 { 2 } else { 1 };
         SUPERBLOCK_PAGES + areas * u64::from(self.checkpoint_pages())
@@ -278,7 +282,7 @@ impl Geometry {
         u32::try_from(each * u64::from(self.members)).unwrap_or(u32::MAX)
     }
 
-    /// Returns member and first page of checkpoint area 0 or 1.
+    /// Returns the member and the first page on it of checkpoint area 0 or 1.
     pub(crate) fn area(&self, area: u64) -> (u16, u64) {
         match self.members {
             1 => (0, SUPERBLOCK_PAGES + area * u64::from(self.checkpoint_pages())),
@@ -286,7 +290,7 @@ impl Geometry {
         }
     }
 
-    /// Returns member and page of a place.
+    /// Returns the member and the page on it where a place lies.
     pub(crate) fn locate(&self, place: u32) -> (u16, u64) {
         let (segment, offset) = (place / self.segment_pages, place % self.segment_pages);
         let members = u32::from(self.members);
@@ -295,7 +299,7 @@ impl Geometry {
         ((segment % members) as u16, at)
     }
 
-    /// Returns the place of an offset in a segment.
+    /// Returns the place of the page at this offset in a segment.
     pub(crate) fn place(&self, segment: u32, offset: u32) -> u32 {
         segment * self.segment_pages + offset
     }

@@ -7,7 +7,8 @@
 //! | [`BatchHead`] + n × [`Entry`] | 72 + 16 n, in one or two pages | before the batch's pages |
 //! | [`CheckpointPage`] | 4 096 | one of two areas, in turns |
 //!
-//! Deliberately left out: where a structure lies (see `geometry`), and when it is written.
+//! This module deliberately leaves out where a structure lies (see `geometry`), and when it is
+//! written.
 
 use core::mem::{offset_of, size_of};
 
@@ -29,7 +30,7 @@ pub const MAGIC: [u8; 8] = *b"nfftl001";
 /// The first bytes of a batch header.
 pub const BATCH_MAGIC: [u8; 8] = *b"nfbatch1";
 
-/// Bytes of a checkpoint page that carry its content.
+/// Number of bytes of content in a checkpoint page.
 pub const CHECKPOINT_BYTES: usize = 4080;
 
 /// Maximum number of entries of a batch header: as many as two pages hold.
@@ -42,33 +43,33 @@ pub const FLAG_ATOMIC: u8 = 1;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SizesRecord {
-    /// Pages of each member that the volume uses.
+    /// Number of pages of each member that the volume uses.
     pub member_pages: U64,
-    /// Logical pages.
+    /// Number of logical pages.
     pub pages: U32,
-    /// Pages of a segment.
+    /// Number of pages of a segment.
     pub segment_pages: U32,
 }
 
-/// The sizes of a thin volume.
+/// The sizes of a thin volume and of its checkpoint.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ThinRecord {
-    /// Logical pages that may hold data at once.
+    /// Maximum number of logical pages with data.
     pub capacity: U32,
-    /// Slabs in the valid checkpoint.
+    /// Number of slabs in the valid checkpoint.
     pub slabs: U32,
-    /// Pages in use at the valid checkpoint.
+    /// Number of logical pages in use when the valid checkpoint began.
     pub used: U32,
 }
 
-/// The valid checkpoint.
+/// The description of the valid checkpoint in a superblock.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CheckpointRecord {
-    /// The checkpoint's identity: the generation that made it valid.
+    /// The checkpoint's identity: the superblock's generation that made it valid.
     pub identity: U64,
-    /// Stamp from which batches may not be in the checkpoint.
+    /// The lowest stamp of batches that may not be in the checkpoint.
     pub horizon: U64,
     /// The next stamp when the checkpoint began: pages moved by batches below it are in place.
     pub begun: U64,
@@ -80,11 +81,11 @@ pub struct CheckpointRecord {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
-    /// [`MAGIC`].
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
-    /// [`VERSION`], or [`VERSION_THIN`].
+    /// Version of the format: [`VERSION`], or [`VERSION_THIN`].
     pub version: U16,
-    /// This member's place among the members, from zero.
+    /// This member's index among the volume's members, from zero.
     pub member: U16,
     /// Number of members.
     pub members: U16,
@@ -98,17 +99,17 @@ pub struct Superblock {
     pub generation: U64,
     /// Number of openings of the volume.
     pub session: U64,
-    /// The sizes.
+    /// Sizes of the volume, its members and its segments.
     pub sizes: SizesRecord,
-    /// The valid checkpoint.
+    /// The checkpoint from which recovery begins.
     pub checkpoint: CheckpointRecord,
     /// A stamp above all stamps at the checkpoint's end.
     pub next_stamp: U64,
-    /// Pages written by hosts in the volume's life.
+    /// Number of pages that hosts have written in the volume's life.
     pub written: U64,
     /// The sizes of a thin volume; zero in other volumes.
     pub thin: ThinRecord,
-    /// Zero.
+    /// Reserved; always zero.
     pub reserved: [u8; 3975],
     /// CRC-32C of all bytes before.
     pub crc: U32,
@@ -118,7 +119,7 @@ pub struct Superblock {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct BatchHead {
-    /// [`BATCH_MAGIC`].
+    /// Always [`BATCH_MAGIC`].
     pub magic: [u8; 8],
     /// First eight bytes of the volume's identity.
     pub volume: [u8; 8],
@@ -130,21 +131,21 @@ pub struct BatchHead {
     pub previous: U64,
     /// All batches with a lower stamp are durable.
     pub durable_below: U64,
-    /// Number of the segment.
+    /// Number of the segment in the volume.
     pub segment: U32,
-    /// Page in the segment where this header begins.
+    /// Offset in the segment, in pages, where this header begins.
     pub offset: U32,
     /// The number of times the segment was opened.
     pub wear: U32,
-    /// Entries with data; the pages follow the header in this order.
+    /// Number of entries with data. Their pages follow the header in the entries' order.
     pub data: U16,
-    /// Entries without data.
+    /// Number of entries without data.
     pub records: U16,
-    /// [`FLAG_ATOMIC`].
+    /// [`FLAG_ATOMIC`], or zero.
     pub flags: u8,
-    /// The stream whose log this is.
+    /// Number of the stream whose log has the batch.
     pub stream: u8,
-    /// [`VERSION`].
+    /// Version of the format, always [`VERSION`].
     pub version: U16,
     /// CRC-32C of the head before this field and of the entries.
     pub crc: U32,
@@ -180,7 +181,7 @@ pub struct Entry {
 pub enum Kind {
     /// A page that a host wrote.
     Host,
-    /// A page that the collector moved. Keeps the stamp of the host's write.
+    /// A page that the collector moved. Its entry keeps the stamp of the host's write.
     Moved,
     /// A record: a run of pages was discarded.
     Discarded,
@@ -196,7 +197,7 @@ impl Entry {
         Entry { page: page.into(), check: check.into(), word: word.into() }
     }
 
-    /// Returns the stamp.
+    /// Returns the stamp of the write that the entry is about.
     pub fn stamp(self) -> u64 {
         self.word.get() & ((1 << 48) - 1)
     }
@@ -206,7 +207,7 @@ impl Entry {
         (self.word.get() >> 48) as u8
     }
 
-    /// Returns the kind, or `None` for a number that this version does not know.
+    /// Returns the entry's kind, or `None` for a number that this version does not know.
     pub fn kind(self) -> Option<Kind> {
         [Kind::Host, Kind::Moved, Kind::Discarded, Kind::Poisoned]
             .get((self.word.get() >> 56) as usize)
@@ -223,29 +224,29 @@ pub struct CheckpointPage {
     pub content: [u8; CHECKPOINT_BYTES],
     /// The checkpoint's identity.
     pub checkpoint: U64,
-    /// Number of the page in the checkpoint.
+    /// Index of the page in the checkpoint.
     pub index: U32,
     /// CRC-32C of all bytes before.
     pub crc: U32,
 }
 
-/// A segment in a checkpoint.
+/// The state of a segment in a checkpoint.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SegmentRecord {
-    /// The life; zero if the segment was never opened.
+    /// The segment's life, as in [`BatchHead`]; zero if the segment was never opened.
     pub life: U64,
-    /// Pages that hosts had written when the segment was closed.
+    /// Number of pages that hosts had written to the volume when the segment was closed.
     pub closed_at: U64,
     /// Stamp of the segment's last batch.
     pub last: U64,
     /// The number of times the segment was opened.
     pub wear: U32,
-    /// The stream.
+    /// Number of the stream whose log has the segment.
     pub stream: u8,
     /// 1 if the segment is open.
     pub open: u8,
-    /// Pages of the segment's batches.
+    /// Number of pages of the segment's batches.
     pub fill: U16,
 }
 
@@ -270,9 +271,9 @@ pub const fn header_pages(entries: usize) -> usize {
 /// The result of reading a page that should hold a superblock.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<T> {
-    /// A sound structure.
+    /// A sound superblock.
     Sound(T),
-    /// Ours, of a version of the format which this crate cannot read.
+    /// A superblock with a version of the format that this crate cannot read.
     Version(u16),
     /// The page is damaged.
     Damaged,
@@ -281,7 +282,7 @@ pub enum Found<T> {
 }
 
 impl Superblock {
-    /// Reads a page.
+    /// Decodes a page that should hold a superblock.
     pub fn decode(page: &[u8]) -> Found<Superblock> {
         let Ok(block) = Superblock::read_from_bytes(page) else { return Found::Nothing };
         if block.magic != MAGIC {
@@ -317,19 +318,20 @@ impl BatchHead {
         usize::from(self.data.get()) + usize::from(self.records.get())
     }
 
-    /// Returns the pages of header and data.
+    /// Returns the number of pages of the batch: header and data.
     pub fn pages(&self) -> u32 {
         (header_pages(self.entries()) + usize::from(self.data.get())) as u32
     }
 
-    /// Reads the unverified head of a batch, which tells how much to read for the rest.
+    /// Decodes the head of a batch without its checksum, to tell how much to read for the rest;
+    /// `None` if `page` begins with no head.
     pub fn peek(page: &[u8]) -> Option<BatchHead> {
         let (head, _) = BatchHead::read_from_prefix(page).ok()?;
         let counts = head.entries() > 0 && head.entries() <= ENTRIES_MAX;
         (head.magic == BATCH_MAGIC && head.version.get() == VERSION && counts).then_some(head)
     }
 
-    /// Reads a whole header, one or two pages, and checks it.
+    /// Decodes a whole batch header, of one or two pages; `None` if it is no header, or damaged.
     pub fn decode(bytes: &[u8]) -> Option<(BatchHead, &[Entry])> {
         let head = BatchHead::peek(bytes)?;
         let rest = bytes.get(size_of::<BatchHead>()..)?;
@@ -357,7 +359,7 @@ impl BatchHead {
 }
 
 impl CheckpointPage {
-    /// Completes a page whose content is in place.
+    /// Writes identity, index and checksum into a checkpoint page whose content is in place.
     pub fn seal(page: &mut [u8], checkpoint: u64, index: u32) {
         page[CHECKPOINT_BYTES..][..8].copy_from_slice(&checkpoint.to_le_bytes());
         page[CHECKPOINT_BYTES + 8..][..4].copy_from_slice(&index.to_le_bytes());
@@ -366,7 +368,8 @@ impl CheckpointPage {
         page[crc_at..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Returns the content of a page if it is page `index` of this checkpoint, and whole.
+    /// Returns the content of a page; `None` unless it is page `index` of this checkpoint, and
+    /// whole.
     pub fn open(page: &[u8], checkpoint: u64, index: u32) -> Option<&[u8]> {
         let read = CheckpointPage::ref_from_bytes(page).ok()?;
         let is_it = read.checkpoint.get() == checkpoint && read.index.get() == index;

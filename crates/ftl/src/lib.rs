@@ -6,8 +6,8 @@
 //! [`Reply`]s. An acknowledged write survives the process; a flushed one survives power
 //! (docs/explanation/flash-translation.md).
 //!
-//! [`Queue`] is a volume as a device over the devices of its members: one owner, who calls it, decides
-//! when its commands are carried out.
+//! [`Queue`] is a volume as a device over the devices of its members. It has one owner, whose calls
+//! decide when its commands are carried out.
 //!
 //! This crate deliberately leaves out threads, schedulers and what devices are made of.
 #![no_std]

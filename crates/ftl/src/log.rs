@@ -1,4 +1,5 @@
-//! The logs: for each stream an open segment, a batch that fills and a batch in flight.
+//! The logs of a volume: each stream has one, with an open segment, a batch that fills and a batch
+//! in flight.
 //!
 //! At most one batch of a log is in flight. So the batches of a segment complete in order, and a
 //! flush that covers a batch covers those before it. While one is in flight the next one fills: a
@@ -12,20 +13,20 @@ use contract::Slot;
 
 use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, header_pages};
 
-/// Bytes before the first data page of a staged batch: room for the longest header.
+/// Bytes of memory before the first data page of a staged batch: room for the longest header.
 const HEADER_BYTES: usize = 2 * PAGE_BYTES;
 
-/// A page or a record for the log.
+/// A page or a record of a batch, which becomes an entry of its header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
     pub(crate) page: u32,
     pub(crate) kind: Kind,
     pub(crate) heat: u8,
-    /// Stamp; zero for a host's page until the batch is closed.
+    /// Stamp of the page's write; zero for a host's page until the batch is closed.
     pub(crate) stamp: u64,
     /// For a page, the CRC of its data; for a record of a run, its number of pages.
     pub(crate) check: u32,
-    /// The former place of a moved page.
+    /// The former place of a moved page; unused for other items.
     pub(crate) from: u32,
     /// `true` for a host's page that was unmapped when it was written: space is held for it.
     pub(crate) is_fresh: bool,
@@ -39,21 +40,22 @@ pub(crate) struct Waiter {
     pub(crate) fua: bool,
 }
 
-/// A batch: staged pages, then records.
+/// A batch: staged pages, records, and the requests that wait for them.
 pub(crate) struct Batch {
     bytes: Box<[u8]>,
     pub(crate) data: Vec<Item>,
     pub(crate) records: Vec<Item>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) atomic: bool,
-    /// Maximum pages of header and data of the batch; zero while it is empty.
+    /// Maximum number of pages of header and data of the batch, which its first addition decides.
     limit: usize,
     /// Stamp of the batch, set when it is closed.
     pub(crate) base: u64,
-    /// The lowest stamp of a host's page in it, set when it is closed.
+    /// The lowest stamp of a host's page in the batch, set when the batch is closed.
     pub(crate) first: u64,
     pub(crate) offset: u32,
-    /// Pages that were written, or are being written, of header and data, and those before.
+    /// The part of header and data that is being written, or was last: its first page and its end,
+    /// counted from the first page of the header.
     pub(crate) sent: (u32, u32),
     pub(crate) failures: u8,
 }
@@ -80,7 +82,8 @@ impl Batch {
         self.data.is_empty() && self.records.is_empty()
     }
 
-    /// Returns the pages of header and data with these additions.
+    /// Returns the number of pages of header and data with `data` more pages and `records` more
+    /// records.
     fn pages_with(&self, data: usize, records: usize) -> usize {
         let (data, records) = (self.data.len() + data, self.records.len() + records);
         header_pages(data + records) + data
@@ -94,7 +97,7 @@ impl Batch {
         header_pages(self.data.len() + self.records.len())
     }
 
-    /// Returns `true` if these additions fit.
+    /// Returns `true` if `data` more pages and `records` more records fit.
     fn fits(&self, data: usize, records: usize) -> bool {
         self.data.len() + data <= self.data.capacity()
             && self.records.len() + records <= self.records.capacity()
@@ -102,20 +105,20 @@ impl Batch {
             && self.pages_with(data, records) <= self.limit
     }
 
-    /// Returns the memory for the next page's data; empty on members without data.
+    /// Adds a page and returns the memory for its data; `None` on members without data.
     pub(crate) fn push(&mut self, item: Item) -> Option<&mut [u8]> {
         let at = HEADER_BYTES + self.data.len() * PAGE_BYTES;
         self.data.push(item);
         self.bytes.get_mut(at..at + PAGE_BYTES)
     }
 
-    /// Returns the number of pages that hosts wrote.
+    /// Returns the number of pages in the batch that hosts wrote.
     pub(crate) fn hosts(&self) -> usize {
         self.data.iter().filter(|item| item.kind == Kind::Host).count()
     }
 
-    /// Moves the pages that hosts wrote, and the requests that wait for them, to another batch, which
-    /// has room for them.
+    /// Moves the pages that hosts wrote, and the requests that wait for them, to the batch `to`,
+    /// which must have room for them.
     pub(crate) fn split_hosts(&mut self, to: &mut Batch) {
         let place =
             |at: usize| HEADER_BYTES + at * PAGE_BYTES..HEADER_BYTES + (at + 1) * PAGE_BYTES;
@@ -139,7 +142,7 @@ impl Batch {
         to.atomic |= core::mem::take(&mut self.atomic);
     }
 
-    /// Writes the header into its place before the data.
+    /// Encodes the header into its place before the data.
     pub(crate) fn encode(&mut self, head: &BatchHead) {
         let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
         let items = self.data.iter().chain(&self.records);
@@ -175,9 +178,9 @@ impl Batch {
 
 /// The log of one stream.
 pub(crate) struct Log {
-    /// The open segment; none before the first batch and after a failure.
+    /// The open segment; `None` before the first batch and after a failure.
     pub(crate) segment: Option<u32>,
-    /// First page of the segment that no batch uses.
+    /// Offset of the first page of the open segment that no batch uses.
     pub(crate) cursor: u32,
     pub(crate) filling: Batch,
     pub(crate) flying: Batch,
@@ -197,15 +200,15 @@ impl Log {
         }
     }
 
-    /// Returns the pages left in the open segment.
+    /// Returns the number of pages that are left in the open segment.
     pub(crate) fn left(&self) -> u32 {
         self.segment_pages - self.cursor
     }
 
-    /// Returns `true` if these additions fit into the batch that fills. The first addition decides
-    /// whether the batch goes to the open segment, or to a new one, for which `may_open` must be
-    /// true. Without it, nothing joins a batch of others that goes to a new segment: hosts' writes
-    /// in the collector's batches would use up the reserve.
+    /// Returns `true` if `data` pages and `records` records fit into the batch that fills. The
+    /// first addition decides whether the batch goes to the open segment, or to a new one, for
+    /// which `may_open` must be true. Without it, nothing joins a batch of others that goes to a
+    /// new segment: hosts' writes in the collector's batches would use up the reserve.
     pub(crate) fn takes(&mut self, data: usize, records: usize, may_open: bool) -> bool {
         if self.filling.is_empty() {
             let fits_here = self.filling.pages_with(data, records) <= self.left() as usize;
@@ -225,13 +228,13 @@ impl Log {
         !self.filling.fits(1, 0)
     }
 
-    /// Swaps the batches: the filled one goes into flight.
+    /// Swaps the two batches, so that the filled one is in flight.
     pub(crate) fn launch(&mut self) {
         core::mem::swap(&mut self.filling, &mut self.flying);
         self.is_flying = true;
     }
 
-    /// Ends the batch in flight.
+    /// Empties the batch in flight, which has ended.
     pub(crate) fn land(&mut self) {
         self.flying.clear();
         self.is_flying = false;

@@ -21,74 +21,78 @@ pub(crate) const UNMAPPED: u32 = u32::MAX;
 /// The place of a page whose data is lost: reading it is an error.
 pub(crate) const POISONED: u32 = u32::MAX - 1;
 
-/// The warmth that a host's write adds to a page's heat.
+/// The heat that a host's write adds to a page.
 const WARMTH: u8 = 16;
 
-/// The slab of all chunks without one: no page of it is ever mapped.
+/// The index of the slab that stands for chunks without a slab. No page of it is ever mapped.
 const NO_SLAB: u32 = 0;
 
-/// Pages of a chunk as an index.
+/// Number of pages of a chunk, for arithmetic with indices.
 const CHUNK: usize = CHUNK_PAGES as usize;
 
-/// Maximum number of chunks that the hand passes by in one write.
+/// Maximum number of chunks without a slab that the hand, which cools pages, skips in one write.
 const SKIPPED_MAX: usize = 64;
 
-/// Rounds of flushes for which freed pages may wait at once, with a spare one.
+/// Maximum number of rounds of flushes for which freed pages wait at a time, with a spare one.
 const ROUNDS_MAX: usize = 4;
 
-/// The part of the map for one chunk: the places and heats lie in the pool's arrays.
+/// The part of the map for one chunk. Its places and heats lie in the pool's arrays.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slab {
     chunk: u32,
-    /// Mapped pages, and writes on their way to pages that were unmapped when they came.
+    /// Number of mapped pages, and of writes in progress to pages that were unmapped when the
+    /// writes came.
     uses: u16,
-    /// `true` while the slab is in the list of slabs without uses.
+    /// `true` while the slab is in the pool's list `emptied` of slabs without uses.
     waits: bool,
     /// `true` if the slab was emptied again while it was in that list.
     again: bool,
 }
 
-/// The slabs of a map.
+/// The slabs of a map, with a chunk or free.
 struct Pool {
     /// Complements of places.
     places: Box<[u32]>,
     heat: Box<[u8]>,
     slabs: Box<[Slab]>,
-    /// Slabs below `top` without a chunk.
+    /// Indices of the slabs below `top` without a chunk.
     free: Vec<u32>,
     /// Slabs from here on were never used: `1 ≤ top ≤ slabs`.
     top: u32,
-    /// Maximum number of slabs in use, but for those that the opening of a volume needs for a while.
+    /// Maximum number of slabs in use. Opening a volume may need more for a while.
     most: u32,
-    /// Slabs without uses, each with the round of flushes that covers their discards.
+    /// Indices of slabs without uses, each behind the number of the round of flushes that covers
+    /// their discards.
     emptied: VecDeque<(u64, u32)>,
-    /// The slabs in the checkpoint that is being written; they keep their chunks meanwhile.
+    /// Indices of the slabs in the checkpoint that is being written. They keep their chunks
+    /// meanwhile.
     frozen: Vec<u32>,
     is_frozen: bool,
 }
 
-/// Four bytes of place and one of heat for each page of the chunks in use.
+/// The map of a volume: four bytes of place and one of heat for each page of the chunks in use.
 pub(crate) struct Map {
-    /// The slab of each chunk.
+    /// Index of each chunk's slab, or [`NO_SLAB`].
     chunks: Box<[u32]>,
     pool: Pool,
     pages: u32,
-    /// `true` if chunks without a slab are passed by, for there may be many.
+    /// `true` if chunks without a slab are skipped, as there may be many.
     is_thin: bool,
-    /// The next page that cools: `hand < pages`.
+    /// The next page whose heat is lowered: `hand < pages`.
     hand: u32,
     /// Maximum number of pages that are mapped, held or freed.
     capacity: u32,
     mapped: u32,
-    /// Writes on their way to pages that were unmapped when they came.
+    /// Number of writes in progress to pages that were unmapped when the writes came.
     held: u32,
-    /// Discarded pages that a loss of power may bring back.
+    /// Number of discarded pages that a loss of power may bring back.
     freed: u32,
-    /// The freed pages by the round of flushes that covers their discards.
+    /// Numbers of freed pages, each behind the number of the round of flushes that covers their
+    /// discards.
     freed_by: VecDeque<(u64, u32)>,
 }
 
-/// The shortage of a map.
+/// The reason that the map has no room for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
     /// There is room once writes in flight have landed, or after a flush.
@@ -120,12 +124,12 @@ impl Pool {
         self.top - 1 - self.free.len() as u32
     }
 
-    /// Gives a slab to a chunk, if one is left.
+    /// Gives a slab to a chunk and returns its index; `None` if none is left.
     fn take(&mut self, chunk: u32) -> Option<u32> {
         (self.used() < self.most).then(|| self.take_any(chunk))
     }
 
-    /// Gives a slab to a chunk. Without one left, the pool grows.
+    /// Gives a slab to a chunk and returns its index. If none is left, the pool grows.
     fn take_any(&mut self, chunk: u32) -> u32 {
         if self.free.is_empty() && self.top as usize == self.slabs.len() {
             self.grow();
@@ -147,7 +151,7 @@ impl Pool {
         self.frozen.reserve(slabs - self.frozen.len());
     }
 
-    /// Ends a use of a slab. After the last, the slab waits for a round of flushes.
+    /// Ends a use of a slab. After its last use, the slab waits for the round `round` of flushes.
     fn end_use(&mut self, slab: u32, round: u64) {
         let entry = &mut self.slabs[slab as usize];
         entry.uses -= 1;
@@ -162,7 +166,7 @@ impl Pool {
     }
 }
 
-/// Returns an array with more values of the given kind.
+/// Returns the array lengthened to `len` by copies of `value`.
 fn resized<T: Clone>(array: Box<[T]>, len: usize, value: T) -> Box<[T]> {
     let mut array = array.into_vec();
     array.resize(len, value);
@@ -170,7 +174,7 @@ fn resized<T: Clone>(array: Box<[T]>, len: usize, value: T) -> Box<[T]> {
 }
 
 impl Map {
-    /// Returns the map of a volume of so many pages, of which `capacity` may be mapped at once, in
+    /// Returns the map of a volume of `pages` pages, of which `capacity` may be mapped at once, in
     /// at most `slabs` chunks.
     pub(crate) fn new(pages: u32, capacity: u32, slabs: u32) -> Map {
         Map {
@@ -210,14 +214,14 @@ impl Map {
         self.mapped
     }
 
-    /// Returns `true` if the chunk of a page has mapped pages, or may have some after a loss of
-    /// power, or will.
+    /// Returns `true` if the chunk of a page has a slab: pages of it are mapped, will be, or may be
+    /// again after a loss of power.
     pub(crate) fn has_slab(&self, page: u32) -> bool {
         self.chunks[page as usize / CHUNK] != NO_SLAB
     }
 
-    /// Returns the first page from `page` on whose chunk has a slab, or `end`. In a volume that is not
-    /// thin, that is `page`.
+    /// Returns the first page from `page` on whose chunk has a slab, or `end`. In a volume that is
+    /// not thin, returns `page`.
     pub(crate) fn next_with_slab(&self, page: u32, end: u32) -> u32 {
         if page >= end || !self.is_thin || self.has_slab(page) {
             return page;
@@ -228,7 +232,7 @@ impl Map {
         skipped.map_or(end, |skipped| ((chunk + skipped) * CHUNK) as u32)
     }
 
-    /// Returns the mapped pages and their places.
+    /// Returns all mapped pages, each with its place.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
         let used = (0..).zip(&self.chunks).filter(|(_, slab)| **slab != NO_SLAB);
         used.flat_map(|(chunk, slab)| {
@@ -252,8 +256,8 @@ impl Map {
         old
     }
 
-    /// Unmaps a page and returns its place before. The space counts as used until the round of
-    /// flushes that covers the discard.
+    /// Unmaps a page and returns its place before. The space counts as used until round `round` of
+    /// flushes, which covers the discard, has ended.
     pub(crate) fn unmap(&mut self, page: u32, round: u64) -> u32 {
         let index = self.index(page);
         let old = !mem::take(&mut self.pool.places[index]);
@@ -280,7 +284,7 @@ impl Map {
         self.set(page, place);
     }
 
-    /// Gives a slab to the chunk of a page unless it has one.
+    /// Gives a slab to the chunk of a page unless it has one; returns `false` if none is left.
     fn give_slab(&mut self, page: u32) -> bool {
         let chunk = page / CHUNK_PAGES;
         if self.has_slab(page) {
@@ -291,8 +295,8 @@ impl Map {
         true
     }
 
-    /// Holds space for a write of these pages. [`let_go`](Map::let_go) ends that for each page that
-    /// was unmapped.
+    /// Holds space for a write of these pages, or for none of them if there is too little.
+    /// [`let_go`](Map::let_go) ends the hold for each page that was unmapped.
     pub(crate) fn hold(&mut self, list: impl Iterator<Item = u32> + Clone) -> Result<(), Short> {
         for (count, page) in list.clone().enumerate() {
             if self.place(page) != UNMAPPED || self.hold_page(page) {
@@ -331,7 +335,7 @@ impl Map {
         }
     }
 
-    /// Returns a slab without uses to the pool.
+    /// Returns a slab without uses to the pool; its chunk has no slab then.
     fn release(&mut self, slab: u32) {
         let entry = mem::take(&mut self.pool.slabs[slab as usize]);
         self.chunks[entry.chunk as usize] = NO_SLAB;
@@ -346,14 +350,15 @@ impl Map {
         self.pool.end_use(slab as u32, 0);
     }
 
-    /// Returns the last round of flushes that frees space.
+    /// Returns the number of the last round of flushes for which freed space waits; zero if none
+    /// waits.
     pub(crate) fn last_round(&self) -> u64 {
         let slabs = self.pool.emptied.back().map_or(0, |(round, _)| *round);
         self.freed_by.back().map_or(0, |(round, _)| *round).max(slabs)
     }
 
-    /// Frees what waited for rounds of flushes up to `done`. A slab that was emptied once more
-    /// meanwhile waits for round `next`.
+    /// Frees the space that waited for rounds of flushes up to `done`. A slab that was emptied once
+    /// more meanwhile waits for round `next`.
     pub(crate) fn settle(&mut self, done: u64, next: u64) {
         while let Some((round, pages)) = self.freed_by.front()
             && *round <= done
@@ -390,8 +395,9 @@ impl Map {
         }
     }
 
-    /// Warms a page that a host writes, and cools one page: each page halves once in as many writes
-    /// as the volume has pages, or a thin volume in chunks with slabs. A page's first write leaves it cold.
+    /// Raises the heat of a page that a host writes, and returns it; lowers that of one page. Each
+    /// page's heat halves once in as many writes as the volume has pages, or a thin volume in
+    /// chunks with slabs. A page's first write leaves it cold.
     pub(crate) fn warm(&mut self, page: u32) -> u8 {
         self.cool();
         let heat = self.next_heat(page);
@@ -400,8 +406,8 @@ impl Map {
         heat
     }
 
-    /// Cools the page under the hand, and moves the hand on. In a thin volume it passes chunks without
-    /// a slab.
+    /// Halves the heat of the page under the hand, and moves the hand on. In a thin volume the hand
+    /// skips chunks without a slab.
     fn cool(&mut self) {
         for _ in 0..if self.is_thin { SKIPPED_MAX } else { 0 } {
             if self.has_slab(self.hand) {
@@ -454,7 +460,7 @@ impl Map {
         (slabs[slab].chunk, &places[range.clone()], &heat[range])
     }
 
-    /// Ends [`freeze`](Map::freeze).
+    /// Ends the effect of [`freeze`](Map::freeze).
     pub(crate) fn thaw(&mut self) {
         self.pool.is_frozen = false;
     }
@@ -464,7 +470,7 @@ impl Map {
 mod tests {
     use super::*;
 
-    /// Writes pages as a volume does: holds them, sets them, and lets them go.
+    /// Maps pages as a volume's write does: holds them, sets them, and lets them go.
     fn write(map: &mut Map, pages: &[u32]) -> Result<(), Short> {
         let fresh: Vec<u32> =
             pages.iter().copied().filter(|page| map.place(*page) == UNMAPPED).collect();

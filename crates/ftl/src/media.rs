@@ -15,11 +15,11 @@ use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 use crate::volume::Volume;
 
-/// Blocks of a page.
+/// Number of blocks of a page.
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
-/// Media over devices that complete by themselves when time passes, such as memory. Time here is
-/// the media's own.
+/// Media over devices that complete requests by themselves when time passes, such as memory. The
+/// clock is the media's own.
 pub struct DeviceMedia<D> {
     members: Vec<D>,
     buf: Option<Buf>,
@@ -29,7 +29,7 @@ pub struct DeviceMedia<D> {
 }
 
 impl<D: Device> DeviceMedia<D> {
-    /// Returns media over devices at rest. `buf` holds at least a page.
+    /// Returns media over devices without requests in flight. `buf` must hold at least a page.
     pub fn new(members: Vec<D>, buf: Buf) -> DeviceMedia<D> {
         assert!(buf.capacity() >= PAGE_BYTES, "a page has room");
         let (slots, done, now) = (SlotTable::new(1), Vec::new(), Instant::ZERO);
@@ -105,11 +105,10 @@ impl<D: Device> Media for DeviceMedia<D> {
     }
 }
 
-/// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if a
-/// member's failure prevents that; the next opening then recovers.
+/// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if an
+/// earlier failure of a member prevents that; the next opening then recovers.
 ///
-/// # Errors
-/// A member fails.
+/// Fails if a member fails.
 pub fn close<M: Media>(media: &mut M, mut volume: Volume) -> Result<bool, Error> {
     volume.close();
     loop {

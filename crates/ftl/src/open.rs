@@ -1,8 +1,8 @@
 //! Creating a volume, and opening it after a clean or an unclean stop.
 //!
-//! Both happen before a volume serves, over [`Media`], whose calls may block. An unclean stop is
-//! recovered from: load the checkpoint, walk the batches that are younger than its horizon, prove
-//! those that no flush covered, and apply them in the order of their stamps. Recovery writes a new
+//! Both happen before a volume serves, over [`Media`], whose calls may block. Recovery from an
+//! unclean stop loads the checkpoint, walks the batches that are younger than its horizon, proves
+//! those that no flush covered, and applies them in the order of their stamps. It writes a new
 //! checkpoint and nothing else. So a crash during recovery is a crash before it.
 
 use alloc::boxed::Box;
@@ -38,20 +38,17 @@ pub trait Media {
 
     /// Reads whole pages from page `at` on.
     ///
-    /// # Errors
-    /// The status of the member.
+    /// Fails with the status of the member.
     fn read(&mut self, member: usize, at: u64, into: &mut [u8]) -> Result<(), Status>;
 
     /// Writes whole pages from page `at` on.
     ///
-    /// # Errors
-    /// The status of the member.
+    /// Fails with the status of the member.
     fn write(&mut self, member: usize, at: u64, from: &[u8]) -> Result<(), Status>;
 
     /// Makes a member's writes durable.
     ///
-    /// # Errors
-    /// The status of the member.
+    /// Fails with the status of the member.
     fn flush(&mut self, member: usize) -> Result<(), Status>;
 }
 
@@ -60,39 +57,39 @@ pub trait Media {
 pub struct Opened {
     /// `true` if the volume had been closed in order.
     pub clean: bool,
-    /// Damaged copies of the superblock, which the next change rewrites.
+    /// Number of damaged copies of the superblock, which the next change rewrites.
     pub damaged_copies: u32,
-    /// Pages read.
+    /// Number of pages that opening has read.
     pub read_pages: u64,
-    /// Pages written: the checkpoint after recovery, and superblocks.
+    /// Number of pages that opening has written: the checkpoint after recovery, and superblocks.
     pub written_pages: u64,
-    /// Batches applied.
+    /// Number of batches that recovery has applied.
     pub batches: u64,
-    /// Pages whose checksum proved that their write was never durable.
+    /// Number of pages whose checksum proved that their write was never durable.
     pub torn_pages: u64,
 }
 
 /// A volume as its superblocks describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// The geometry.
+    /// The sizes of the volume.
     pub geometry: Geometry,
     /// `true` if the volume was closed in order and not opened since.
     pub clean: bool,
-    /// Copies of the superblock that are damaged.
+    /// Number of copies of the superblock that are damaged.
     pub damaged_copies: u32,
     /// Number of openings of the volume.
     pub sessions: u64,
-    /// Pages written by hosts in the volume's life, as of the last checkpoint.
+    /// Number of pages that hosts have written in the volume's life, as of the last checkpoint.
     pub written_pages: u64,
-    /// Pages in use at the last checkpoint, if the volume is thin.
+    /// Number of pages in use at the last checkpoint; `None` if the volume is not thin.
     pub used_pages: Option<u32>,
 }
 
 /// Describes the volume on the members. Nothing is written.
 ///
-/// # Errors
-/// When the members are not those of one volume in their order, or damaged, or fail to read.
+/// Fails if the members are not those of one volume in their order, or are damaged, or cannot be
+/// read.
 pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
     let mut counted = Counted { media, opened: Opened::default() };
     let block = find_superblock(&mut counted)?;
@@ -112,7 +109,7 @@ pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
     })
 }
 
-/// A batch that recovery found, and its place.
+/// A batch that recovery found: its stamp, its segment, and its offset there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     base: u64,
@@ -120,7 +117,7 @@ struct Place {
     offset: u32,
 }
 
-/// A wrapper of media that counts the pages read and written.
+/// A wrapper of media that counts the pages that are read and written.
 struct Counted<'a, M> {
     media: &'a mut M,
     opened: Opened,
@@ -162,9 +159,8 @@ impl<M: Media> Counted<'_, M> {
 
 /// Creates a volume on members that hold none.
 ///
-/// # Errors
-/// When a member holds a volume or the sizes do not fit: then nothing was written. When a member
-/// fails.
+/// Fails if a member holds a volume or the sizes do not fit, without writing anything; and if a
+/// member fails.
 pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error> {
     let sizes: Vec<u64> = (0..media.members()).map(|member| media.pages(member)).collect();
     let geometry = Geometry::plan(shape, &sizes)?;
@@ -187,11 +183,10 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
     Ok(geometry)
 }
 
-/// Opens a volume for service.
+/// Opens the volume on the members for service, after recovery if it was not closed in order.
 ///
-/// # Errors
-/// When the members are not those of one volume in their order, or damaged, or fail. Then nothing
-/// was written, unless a member fails to write.
+/// Fails if the members are not those of one volume in their order, or are damaged, or fail.
+/// Nothing was written then, unless a member fails to write.
 pub fn open<M: Media>(media: &mut M, settings: Settings) -> Result<(Volume, Opened), Error> {
     open_with(media, settings, None)
 }
@@ -297,7 +292,7 @@ fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, E
     newest.ok_or(Error::Shape)
 }
 
-/// Fills map and heat from the valid checkpoint, and returns its records of segments.
+/// Fills map and heat from the valid checkpoint, and returns the checkpoint's records of segments.
 fn load_checkpoint<M: Media>(
     store: &mut Store,
     mark: Mark,
@@ -339,7 +334,7 @@ fn load_checkpoint<M: Media>(
     Ok(records.into())
 }
 
-/// Reads a page of a whole map. Returns `None` if it contradicts itself.
+/// Loads a checkpoint page of a whole map. Returns `None` if the page contradicts itself.
 fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
     let geometry = store.geometry;
     if index < geometry.map_pages() {
@@ -356,7 +351,7 @@ fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Sets the place of a page, as the checkpoint says.
+/// Sets the place of a page as the checkpoint says, unless it is unmapped there.
 fn restore(store: &mut Store, page: u32, place: u32) {
     if place != UNMAPPED {
         store.map.restore(page, place);
@@ -366,14 +361,14 @@ fn restore(store: &mut Store, page: u32, place: u32) {
 /// A reader of the slabs in the checkpoint of a thin volume, which follow each other across pages.
 #[derive(Default)]
 struct SlabLoader {
-    /// Words of four bytes that were read.
+    /// Number of words, of four bytes each, that were read.
     word: usize,
     /// The first page of the present slab's chunk.
     first: u32,
 }
 
 impl SlabLoader {
-    /// Reads a page of slabs. Returns `None` if it contradicts itself.
+    /// Loads a checkpoint page of slabs. Returns `None` if the page contradicts itself.
     fn load(&mut self, store: &mut Store, slabs: u32, content: &[u8]) -> Option<()> {
         const CHUNK: usize = CHUNK_PAGES as usize;
         for word in content.chunks_exact(4) {
@@ -426,7 +421,7 @@ fn adopt(store: &mut Store, records: &[SegmentRecord]) {
     }
 }
 
-/// Counts live pages, and makes each segment free or closed.
+/// Counts the live pages of each segment, and makes it free or closed.
 fn count_live(store: &mut Store) {
     let pages = store.geometry.segment_pages;
     for (_, place) in store.map.all().filter(|(_, place)| *place < POISONED) {
@@ -449,13 +444,13 @@ fn count_live(store: &mut Store) {
 /// A sound batch behind a gap in its segment, where its predecessor has no sound header.
 struct Orphan {
     place: Place,
-    /// Stamp of the batch before it in the segment, which is missing.
+    /// Stamp of the batch before this one in the segment, which is missing.
     previous: u64,
 }
 
-/// The batches that recovery finds on the members.
+/// The state of recovery's walk: the batches that it has found on the members.
 struct Walk {
-    /// The stamp from which on batches may be missing in the checkpoint.
+    /// The lowest stamp of batches that may be missing in the checkpoint.
     horizon: u64,
     found: Vec<Place>,
     /// Batches behind a gap in their segments.
@@ -464,7 +459,8 @@ struct Walk {
     durable_below: u64,
 }
 
-/// Replays the batches that are younger than the checkpoint.
+/// Finds the batches that may be missing in the checkpoint, and applies them in the order of their
+/// stamps.
 fn recover<M: Media>(
     store: &mut Store,
     mark: Mark,
@@ -494,8 +490,8 @@ fn recover<M: Media>(
     Ok(())
 }
 
-/// Reads the header at an offset of a segment; returns `None` unless a sound one of this volume is
-/// there.
+/// Reads the batch header at an offset of a segment; returns `None` unless there is a sound one of
+/// this volume.
 fn read_header<'a, M: Media>(
     store: &Store,
     media: &mut Counted<'_, M>,
@@ -656,9 +652,9 @@ impl Replay {
         Ok(())
     }
 
-    /// Decides whether a gap of durable batches, shown by a batch behind it, is damage. An emptied
-    /// segment may have lost any of its headers to a discard. If one of its pages is live, a header
-    /// is damaged.
+    /// Fails if a gap of durable batches, which the batch `orphan` behind it shows, is damage. An
+    /// emptied segment may have lost any of its headers to a discard. If one of its pages is live,
+    /// a header is damaged.
     fn judge<M: Media>(
         &self,
         store: &Store,
@@ -688,7 +684,7 @@ impl Replay {
         checksum(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) == entry.check.get()
     }
 
-    /// Sets the place of a page, unless a younger state of it is known.
+    /// Sets the place of a page to `place`, unless a younger state of the page is known.
     fn apply(
         &mut self,
         store: &mut Store,
@@ -719,7 +715,7 @@ impl Replay {
 }
 
 /// Writes a whole checkpoint to the area that the valid one does not use, and makes it durable. The
-/// caller commits the superblock.
+/// caller writes the superblock that names it.
 fn write_checkpoint<M: Media>(
     store: &mut Store,
     checkpointer: &mut Checkpointer,

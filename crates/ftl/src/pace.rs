@@ -1,29 +1,30 @@
-//! The pace of collection: pages that the collector may read for those that hosts write.
+//! The pace of collection: how many pages the collector may read for each page that hosts write.
 //!
 //! Without a pace, all pages that one more segment costs are read and written at full speed as soon
 //! as it is opened, and reads of hosts wait behind that burst.
 
-/// The share by which the collector is faster than hosts: it catches up, and rests for a while.
+/// The share by which the collector is faster than hosts. So it catches up, and rests for a while.
 const SURPLUS: f32 = 0.25;
 
-/// Pages that the collector may read, for each page that hosts write, beyond those of ordinary
-/// victims: enough for the page itself and its header, if it was a lone write.
+/// Number of pages that the collector may read, for each page that hosts write, beyond those of
+/// ordinary victims: enough for the page itself and its header, if it was a lone write.
 const LONE_PAGES: f32 = 2.0;
 
-/// The most pages by which the collector may be ahead of hosts, or behind: two reads of live pages.
+/// Maximum number of pages by which the collector may be ahead of hosts, or behind: two reads of
+/// live pages.
 const AHEAD_MAX: f32 = 64.0;
 
-/// The pages that the collector may read.
+/// The account of pages that the collector may read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Pages that may be read; below zero after a larger read.
+    /// Number of pages that may be read; below zero after a larger read.
     credit: f32,
     /// `true` while a request waits for a free segment. The state ends when free segments suffice.
     hurries: bool,
 }
 
 impl Pace {
-    /// Notes that hosts wrote so many pages, and that collection moves `moves` pages for each page
+    /// Notes that hosts wrote `pages` pages, and that collection moves `moves` pages for each page
     /// of space that it yields.
     pub(crate) fn earn(&mut self, pages: u32, moves: f32) {
         let for_each = (1.0 + SURPLUS) * (moves + 1.0) + LONE_PAGES;
@@ -40,8 +41,8 @@ impl Pace {
         self.hurries = false;
     }
 
-    /// Returns `true` if the collector may read so many pages now, and counts them. `is_short` says
-    /// that it must.
+    /// Returns `true` if the collector may read `pages` pages now, and counts them. With `is_short`
+    /// it always may, as free segments are too few.
     pub(crate) fn spend(&mut self, pages: u32, is_short: bool) -> bool {
         let may = self.credit > 0.0 || self.hurries || is_short;
         if may {
@@ -57,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the reads of 32 pages that the collector makes at once.
+    /// Returns the number of reads of 32 pages that the collector may make at once.
     fn reads(pace: &mut Pace) -> usize {
         (0..100).take_while(|_| pace.spend(32, false)).count()
     }

@@ -1,6 +1,6 @@
-//! The streams where pages are placed and which segment is collected.
+//! The policy of a volume: in which stream a page is placed, and which segment is collected.
 
-/// The separation of written and moved pages into streams.
+/// The distribution of written and moved pages over streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// A single stream.
@@ -11,25 +11,26 @@ pub enum Placement {
     Heat6,
 }
 
-/// The choice of the collector among the closed segments.
+/// The rule by which the collector chooses among the closed segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victims {
-    /// The fewest live pages among the oldest segments, in per cent of all closed ones: the
+    /// Chooses the fewest live pages among the oldest segments, in per cent of all closed ones: the
     /// baseline of the FlashNet paper (section 7.1.4).
     GreedyWindow {
-        /// The share of the closed segments, 1 to 100.
+        /// The share of the closed segments that are looked at, 1 to 100.
         percent: u8,
     },
-    /// The highest age · (1 − u)/u, where u is the live share.
+    /// Chooses the highest age · (1 − u)/u, where u is the share of a segment's pages that are
+    /// live.
     AgeBenefit,
 }
 
 /// The policy of a volume: where it places pages, and which segment it collects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The placement.
+    /// The distribution of pages over streams.
     pub placement: Placement,
-    /// The choice of victims.
+    /// The rule for the choice of victims.
     pub victims: Victims,
 }
 
@@ -40,7 +41,8 @@ impl Policy {
     /// Six streams by heat, victims by age and benefit.
     pub const HEAT6: Policy = Policy { placement: Placement::Heat6, victims: Victims::AgeBenefit };
 
-    /// A single stream, the fewest live pages among the oldest `percent` per cent.
+    /// Returns the baseline: a single stream, and the fewest live pages among the oldest `percent`
+    /// per cent of the segments.
     pub const fn baseline(percent: u8) -> Policy {
         Policy { placement: Placement::None, victims: Victims::GreedyWindow { percent } }
     }
@@ -78,7 +80,7 @@ impl Policy {
         }
     }
 
-    /// Returns the stream of a page of this heat, the hottest first.
+    /// Returns the number of the stream for a page of this heat. Stream 0 is for the hottest pages.
     pub fn stream(self, heat: u8) -> u8 {
         let edges: &[u8] = match self.placement {
             Placement::None => &[],

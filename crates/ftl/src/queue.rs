@@ -4,8 +4,8 @@
 //! to the members. Collection, checkpoints and flushes continue in `kick` and `poll`, as far as
 //! they need no completion of a member.
 //!
-//! Deliberately left out: requests finer than a page and comparisons (a decorator adds them), and
-//! opening a volume.
+//! This module deliberately leaves out requests finer than a page and comparisons (a decorator adds
+//! them), and opening a volume.
 
 mod flight;
 
@@ -24,16 +24,17 @@ use crate::layout::PAGE_BYTES;
 use crate::volume::Volume;
 use flight::{Flight, Step};
 
-/// Blocks of a page.
+/// Number of blocks of a page.
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
-/// Requests in flight at most.
+/// Maximum number of requests in flight.
 const DEPTH: usize = 512;
 
-/// Waiting writes from which on the volume is short of space, if it has no free segment for them.
+/// Number of waiting writes from which on the volume is short of space, if it has no free segment
+/// for them.
 const BACKLOG: usize = DEPTH / 16;
 
-/// Commands that may be at the members at once.
+/// Maximum number of commands at the members at a time.
 const SENT_MAX: usize = 1024;
 
 const _: () = assert!(DEPTH <= REQUESTS_MAX);
@@ -43,7 +44,7 @@ const _: () = assert!(DEPTH <= REQUESTS_MAX);
 struct Sent {
     token: Token,
     pages: usize,
-    /// The destination of the data that is read.
+    /// The destination of a read's data; `None` for other commands.
     into: Option<Into>,
     /// `true` if the command uses the request's own buffer.
     lends: bool,
@@ -65,14 +66,14 @@ pub struct Queue<D> {
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
     pool: BufPool,
-    /// Ended requests, for the next poll.
+    /// Completions of ended requests, for the next poll.
     ended: Vec<Completion>,
     done: Vec<Completion>,
 }
 
 impl<D: Device> Queue<D> {
-    /// Returns the buffers that a queue to a volume of this geometry needs. They must be zero, and
-    /// aligned as the members require.
+    /// Returns the sizes and numbers of buffers that a queue to a volume of this geometry needs.
+    /// The buffers must be zero, and aligned as the members require.
     pub fn classes(geometry: &Geometry) -> [SizeClass; 3] {
         let batch = (geometry.batch_pages_max() as usize + 2) * PAGE_BYTES;
         let streams = usize::from(geometry.streams);
@@ -86,8 +87,7 @@ impl<D: Device> Queue<D> {
     /// Returns a device over a volume in service and queues to its members, in their order. `pool`
     /// has the buffers of [`classes`](Queue::classes).
     ///
-    /// # Panics
-    /// Panics if there are fewer queues than members, or a buffer is too small.
+    /// Panics if there is not one queue for each member, or all buffers are too small.
     pub fn new(volume: Volume, members: Vec<D>, pool: BufPool) -> Queue<D> {
         let geometry = volume.geometry();
         assert_eq!(members.len(), usize::from(geometry.members), "a queue for each member");
@@ -107,7 +107,7 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// Returns the volume.
+    /// Returns the volume behind the device.
     pub fn volume(&self) -> &Volume {
         &self.volume
     }
@@ -117,7 +117,7 @@ impl<D: Device> Queue<D> {
         self.flights.is_empty() && self.sent.is_empty() && self.held.is_none()
     }
 
-    /// Returns the volume if the queue [is at rest](Queue::is_at_rest).
+    /// Returns the volume if the queue [is at rest](Queue::is_at_rest), and `None` otherwise.
     pub fn into_volume(self) -> Option<Volume> {
         self.is_at_rest().then_some(self.volume)
     }
@@ -138,7 +138,7 @@ impl<D: Device> Queue<D> {
         }
     }
 
-    /// Passes the next step of a request to the volume.
+    /// Passes the next step of a request to the volume; fails if the volume has no room for it.
     fn begin(&mut self, slot: Slot) -> Result<(), Busy> {
         let most = self.volume.geometry().batch_pages_max();
         let flight = self.flights.get(slot);
@@ -276,7 +276,7 @@ impl<D: Device> Queue<D> {
         self.volume.publish(self.writers.len() >= BACKLOG);
     }
 
-    /// Returns the status to refuse a command with, if there is one.
+    /// Returns the status with which a command is refused; `None` if it is served.
     fn refusal(&self, command: Asked) -> Option<Status> {
         match command {
             Asked::WriteAtomic(range) => {

@@ -1,5 +1,5 @@
-//! Reads of hosts: a read becomes one command for each run of adjacent places, and ends with the
-//! last.
+//! Reads of hosts: a read becomes one command for each run of adjacent places, and ends when the
+//! last of them has ended.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::command::{Busy, Into, Op, REQUESTS_MAX, Reply, Token};
 use crate::map::{POISONED, UNMAPPED};
 use crate::store::{COMMANDS_MAX, Store};
 
-/// A read of a host.
+/// A read of a host, with the number of its commands in flight.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     slot: Slot,
@@ -18,7 +18,7 @@ struct Read {
     status: Status,
 }
 
-/// The reads in progress.
+/// The table of reads in progress.
 pub(crate) struct Reads {
     table: Box<[Option<Read>]>,
     free: Vec<u16>,
@@ -32,7 +32,7 @@ impl Reads {
         }
     }
 
-    /// Begins a read.
+    /// Begins a read of `pages` pages from `page` on. Fails if there is no room for it.
     pub(crate) fn begin(
         &mut self,
         store: &mut Store,
@@ -72,7 +72,8 @@ impl Reads {
         Ok(())
     }
 
-    /// Ends one command of a read.
+    /// Takes the completion of one command of the read at `index`, and answers the read after its
+    /// last.
     pub(crate) fn end(
         &mut self,
         store: &mut Store,

@@ -1,6 +1,6 @@
-//! Counters of a volume, in pages, since its opening.
+//! Counters of a volume since its opening, and its state.
 
-/// The wear of a volume: how often its segments were opened.
+/// The wear of a volume: how often its segments were opened to be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wear {
     /// The least wear of a segment.
@@ -14,36 +14,37 @@ pub struct Wear {
 /// Counters and state of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Pages that hosts wrote.
+    /// Number of pages that hosts wrote.
     pub host_pages: u64,
-    /// Pages that the collector moved.
+    /// Number of pages that the collector moved.
     pub moved_pages: u64,
-    /// Pages that hosts wrote in batches of lone writes.
+    /// Number of pages that hosts wrote in batches of lone writes.
     pub lone_pages: u64,
-    /// Pages of batches: data and headers.
+    /// Number of pages of batches: data and headers.
     pub log_pages: u64,
-    /// Pages of batch headers.
+    /// Number of pages of batch headers.
     pub header_pages: u64,
-    /// Pages of checkpoints and superblocks.
+    /// Number of pages of checkpoints and superblocks that were written.
     pub checkpoint_pages: u64,
-    /// Pages that the collector read.
+    /// Number of pages that the collector read.
     pub collect_read_pages: u64,
-    /// Victims taken.
+    /// Number of segments that became victims.
     pub victims: u64,
-    /// Rounds of flushes.
+    /// Number of rounds of flushes that began.
     pub flushes: u64,
-    /// Checkpoints completed.
+    /// Number of checkpoints that were completed.
     pub checkpoints: u64,
-    /// Pages whose data was lost.
+    /// Number of pages that the collector found damaged or could not read, so that their data is
+    /// lost.
     pub poisoned: u64,
-    /// Batches that a member failed to write.
+    /// Number of times that a member failed to write a batch.
     pub write_failures: u64,
-    /// Victims that the collector gave up: it could not read a batch's header, without which it
-    /// does not find their live pages.
+    /// Number of victims that the collector gave up: it could not read a batch's header, without
+    /// which it does not find their live pages.
     pub stuck: u64,
-    /// Free segments.
+    /// Number of free segments now.
     pub free: u32,
-    /// The wear.
+    /// The wear of the segments now.
     pub wear: Wear,
     /// `true` if the volume takes no writes any more.
     pub read_only: bool,
@@ -55,7 +56,8 @@ impl Report {
         (self.log_pages + self.checkpoint_pages) as f64 / self.host_pages.max(1) as f64
     }
 
-    /// Returns the difference to the counters `earlier`, with the present state.
+    /// Returns the counters less those of `earlier`, with the present state. Lost pages, write
+    /// failures and stuck victims stay sums since the opening.
     pub fn since(&self, earlier: &Report) -> Report {
         Report {
             host_pages: self.host_pages - earlier.host_pages,

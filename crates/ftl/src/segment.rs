@@ -8,10 +8,11 @@ use core::cmp::Reverse;
 use crate::policy::Victims;
 use crate::report::Wear;
 
-/// The end of the list of closed segments.
+/// Stands for no segment in the list of closed segments.
 const NONE: u32 = u32::MAX;
 
-/// The difference of wear at which the least worn segment is collected although it is full.
+/// Maximum difference of wear. Beyond it the least worn closed segment is collected, although all
+/// its pages may be live.
 const WEAR_SPREAD_MAX: u32 = 64;
 
 /// The use of a segment now.
@@ -19,9 +20,9 @@ const WEAR_SPREAD_MAX: u32 = 64;
 pub(crate) enum State {
     /// The segment holds nothing. The state ends when a log opens it.
     Free,
-    /// A log appends to the segment. The state ends when it is full.
+    /// A log appends to the segment. The state ends when the log opens another one.
     Open,
-    /// The segment is full. The state ends when it becomes a victim.
+    /// No log appends to the segment any more. The state ends when it becomes a victim.
     Closed,
     /// The segment's live pages are being moved. The state ends with the last live page.
     Victim,
@@ -31,27 +32,28 @@ pub(crate) enum State {
     Stuck,
 }
 
-/// A segment and its counts.
+/// The state of a segment and its counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) state: State,
     pub(crate) stream: u8,
     /// Number of live pages.
     pub(crate) valid: u32,
-    /// Pages of reads in flight, and pages that were moved from the segment and are on their way.
-    /// Until they have landed, their old places must not be written again.
+    /// Number of pages of hosts' reads in flight, and of pages that were moved from the segment and
+    /// are in flight, and one while the collector reads the segment. Until it is zero, the segment
+    /// must not be written again.
     pub(crate) reads: u32,
     /// Number of times the segment was opened.
     pub(crate) wear: u32,
     pub(crate) life: u64,
-    /// Pages written to the segment.
+    /// Number of pages of the segment that its batches take.
     pub(crate) fill: u32,
-    /// Stamp of the last batch.
+    /// Stamp of the segment's last batch; zero if it has none.
     pub(crate) last: u64,
-    /// Stamp of the last batch with records, which must be in a checkpoint before the segment is
-    /// reused.
+    /// Stamp of the segment's last batch with records, which must be in a checkpoint before the
+    /// segment is reused; zero if it has none.
     pub(crate) records: u64,
-    /// The volume's count of pages written by hosts when the segment was closed.
+    /// Number of pages that hosts had written to the volume when the segment was closed.
     pub(crate) closed_at: u64,
     pub(crate) prev: u32,
     pub(crate) next: u32,
@@ -60,7 +62,7 @@ pub(crate) struct Segment {
 /// All segments of a volume.
 pub(crate) struct Segments {
     table: Box<[Segment]>,
-    /// Free segments by wear, the least worn first.
+    /// Wear and index of each free segment, the least worn first.
     free: BinaryHeap<Reverse<(u32, u32)>>,
     oldest: u32,
     newest: u32,
@@ -137,7 +139,8 @@ impl Segments {
         self.free.push(Reverse((wear, segment)));
     }
 
-    /// Opens the least worn free segment with a new life number.
+    /// Opens the least worn free segment for `stream`, with the number `life`. Returns its index;
+    /// `None` if no segment is free.
     pub(crate) fn open(&mut self, stream: u8, life: u64) -> Option<u32> {
         let Reverse((_, segment)) = self.free.pop()?;
         let entry = &mut self.table[segment as usize];
@@ -149,7 +152,8 @@ impl Segments {
         Some(segment)
     }
 
-    /// Closes a segment, which may then become a victim.
+    /// Closes a segment, which may then become a victim; `written` is the number of pages that
+    /// hosts have written.
     pub(crate) fn close(&mut self, segment: u32, written: u64) {
         let newest = self.newest;
         let entry = &mut self.table[segment as usize];
@@ -166,7 +170,7 @@ impl Segments {
         self.closed += 1;
     }
 
-    /// Removes a closed segment from the list of candidates.
+    /// Removes a segment from the list of closed ones, and gives it a state.
     pub(crate) fn take(&mut self, segment: u32, state: State) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.state == State::Closed, "only closed segments are victims");
@@ -189,10 +193,10 @@ impl Segments {
         self.table.iter().any(waits)
     }
 
-    /// Returns the best victim, or `None` if no closed segment would yield space. Segments with
-    /// records from stamp `horizon` on wait for a checkpoint. Segments with batches from stamp
-    /// `durable_below` on wait for a flush: a loss of power may undo an atomic batch, and a moved
-    /// page of it would survive.
+    /// Returns the closed segment to collect next by the rule `victims`, or `None` if none would
+    /// yield space. Segments with records from stamp `horizon` on wait for a checkpoint. Segments
+    /// with batches from stamp `durable_below` on wait for a flush: a loss of power may undo an
+    /// atomic batch, and a moved page of it would survive.
     ///
     /// The list of closed segments is scanned: about a nanosecond for each, once for as many writes
     /// as a segment has pages (docs/adr/0025-flash-translation.md).
@@ -247,7 +251,7 @@ impl Segments {
         }
     }
 
-    /// Returns the segments' wear.
+    /// Returns the least, the greatest and the sum of the segments' wear.
     pub(crate) fn wear(&self) -> Wear {
         let wear = |segment: &Segment| segment.wear;
         Wear {

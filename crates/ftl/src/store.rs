@@ -1,9 +1,9 @@
 //! The state that the parts of a volume share: the map, the segments, the logs, and outgoing
 //! commands.
 //!
-//! A batch leaves a log, is written, and changes the map; a segment without live pages waits for a
-//! flush and becomes free. Deliberately left out: the producers of log entries (`volume`,
-//! `collect`, `discards`).
+//! A batch leaves a log, is written, and changes the map. A segment without live pages waits for a
+//! flush and becomes free. This module deliberately leaves out the producers of log entries
+//! (`volume`, `collect`, `discards`).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -24,20 +24,20 @@ use crate::sabotage::Sabotage;
 use crate::segment::{Segments, State};
 use crate::trend::Trend;
 
-/// Commands that may wait for the caller when a read of a host begins, counting one for each of its
-/// pages. Other commands are queued without regard to it.
+/// Maximum number of commands that wait for the caller when a read of a host begins, counting one
+/// for each of its pages. Other commands are queued without regard to it.
 pub(crate) const COMMANDS_MAX: usize = 4096;
 
-/// Stamps, sessions and the clock of ages.
+/// The counters from which a volume's stamps, lives of segments and ages come.
 pub(crate) struct Clock {
     pub(crate) next_stamp: u64,
     pub(crate) session: u64,
     pub(crate) opened: u32,
-    /// Pages that hosts wrote in the volume's life.
+    /// Number of pages that hosts have written in the volume's life, which is the clock of ages.
     pub(crate) written: u64,
 }
 
-/// The shared state of a volume.
+/// The state that all parts of a volume share.
 pub(crate) struct Store {
     pub(crate) geometry: Geometry,
     pub(crate) settings: Settings,
@@ -50,22 +50,23 @@ pub(crate) struct Store {
     pub(crate) trend: Trend,
     pub(crate) flusher: Flusher,
     pub(crate) discards: Discards,
-    /// Moved pages and poison records that are staged or on their way.
+    /// Number of moved pages and records of lost pages that are staged or in flight.
     pub(crate) moves: u64,
     pub(crate) commands: VecDeque<Command>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) report: Report,
-    /// `true` after a batch found no segment to be written to, or a flush or the write of a
-    /// checkpoint failed.
+    /// `true` after a batch could not be written (three failures, or no free segment), or a flush
+    /// or the write of a checkpoint failed.
     pub(crate) read_only: bool,
     upkeep: Upkeep,
 }
 
 /// State that only the store itself uses.
 struct Upkeep {
-    /// Segments without live pages, each with the round of flushes that it waits for.
+    /// Indices of segments without live pages, each behind the number of the round of flushes that
+    /// it waits for.
     emptied: VecDeque<(u64, u32)>,
-    /// Pages written since the last flush began.
+    /// Number of pages of batches since the last round of flushes began.
     unflushed_pages: u32,
     reserve: u32,
     #[cfg(test)]
@@ -112,7 +113,7 @@ impl Store {
         }
     }
 
-    /// Injects a fault.
+    /// Injects a fault, or none.
     #[cfg(test)]
     pub(crate) fn set_sabotage(&mut self, fault: Option<Sabotage>) {
         self.upkeep.sabotage = fault;
@@ -136,7 +137,7 @@ impl Store {
         quiet && self.discards.is_empty()
     }
 
-    /// Begins a round of flushes if one is wanted.
+    /// Begins a round of flushes if one is wanted and none is in progress.
     pub(crate) fn begin_flush(&mut self) {
         let floor = self.lowest_stamp();
         if self.flusher.begin(self.geometry.members, floor) {
@@ -165,7 +166,8 @@ impl Store {
         flying.min().unwrap_or(self.clock.next_stamp)
     }
 
-    /// Returns the stream for pages of this heat.
+    /// Returns the number of the stream for pages of this heat; the coldest one while writes are
+    /// even.
     pub(crate) fn stream(&self, heat: u8) -> u8 {
         match self.trend.is_even() {
             true => self.geometry.streams - 1,
@@ -178,8 +180,9 @@ impl Store {
         self.upkeep.reserve
     }
 
-    /// Follows the trend: even writes and their moves take one stream. A larger reserve is built by
-    /// the collector, one segment after the other, so that no write waits for all of it.
+    /// Follows the trend with the reserve: even writes and their moves take one stream. A larger
+    /// reserve is built by the collector, one segment after the other, so that no write waits for
+    /// all of it.
     pub(crate) fn settle_reserve(&mut self) {
         let streams = if self.trend.is_even() { 1 } else { self.geometry.streams };
         let (wanted, reserve) = (Geometry::reserve_of(streams), self.upkeep.reserve);
@@ -192,7 +195,8 @@ impl Store {
         self.segments.at(segment).stream == self.geometry.streams
     }
 
-    /// Closes the batches that may leave. `hurry` closes those for which no request waits, too.
+    /// Closes the logs' batches that a request waits for or that are full, and starts their writes.
+    /// With `hurry` it closes all others, too.
     pub(crate) fn close_batches(&mut self, hurry: bool) {
         for log in 0..usize::from(self.geometry.streams) {
             if hurry || !self.set_aside(log) {
@@ -207,7 +211,7 @@ impl Store {
     /// Moves the pages that hosts wrote from a stream's batch to the log of lone writes, if
     /// requests wait for them, and they are fewer than the pages that collection moves to free the
     /// place of a header. The batch's other pages then wait until it is full. Returns `true` if the
-    /// batch has to wait, because the log of lone writes has a batch on its way.
+    /// batch has to wait, because the log of lone writes has a batch in flight.
     fn set_aside(&mut self, index: usize) -> bool {
         let may_open = self.segments.free() > self.reserve();
         let (streams, rest) = self.logs.split_at_mut(usize::from(self.geometry.streams));
@@ -283,7 +287,7 @@ impl Store {
         }
     }
 
-    /// Writes the batch on its way to the log's open segment.
+    /// Writes the header and the first part of the log's launched batch to its open segment.
     fn send_batch(&mut self, index: usize) {
         let log = &mut self.logs[index];
         let segment = log.segment.expect("a segment was opened");
@@ -326,9 +330,9 @@ impl Store {
         }
     }
 
-    /// Writes the next part of the batch on its way. Returns `false` if all of it is written. Parts
-    /// are small, so that reads find a gap between them, unless a request waits for the batch or for
-    /// its end.
+    /// Writes the next part of the log's batch in flight. Returns `false` if all of it is written.
+    /// Parts are small, so that reads find a gap between them, unless a request waits for the batch
+    /// or for its end.
     fn send_part(&mut self, index: usize) -> bool {
         let log = &mut self.logs[index];
         let is_awaited = !log.filling.waiters.is_empty() || !log.flying.records.is_empty();
@@ -345,12 +349,14 @@ impl Store {
         true
     }
 
-    /// Frees the space of what was discarded before the last flush.
+    /// Frees the map's space of pages that were discarded before the last finished round of
+    /// flushes.
     pub(crate) fn settle(&mut self) {
         self.map.settle(self.flusher.last(), self.flusher.next());
     }
 
-    /// Answers a request after the next round of flushes.
+    /// Makes a request wait for the next round of flushes; answers it with an error if a flush has
+    /// failed.
     pub(crate) fn wait_for_flush(&mut self, slot: Slot) {
         match self.flusher.has_failed() {
             true => self.replies.push_back(Reply { slot, status: Status::MediaError }),
@@ -370,7 +376,8 @@ impl Store {
         }
     }
 
-    /// Installs the pages of a batch that was written, and answers its requests.
+    /// Takes the completion of a part of the log's batch. Writes the next part, or else puts the
+    /// batch's pages into the map and answers its requests.
     pub(crate) fn land(&mut self, index: usize) {
         if self.send_part(index) {
             return;
@@ -412,8 +419,9 @@ impl Store {
         self.logs[index].land();
     }
 
-    /// Notes that the page at this place is moved. The place is not written again before the move has
-    /// ended: otherwise the page's newest version might be there by then, and the move replace it.
+    /// Notes that the page at this place is being moved. The place is not written again before the
+    /// move has ended: otherwise the page's newest version might be there by then, and the move
+    /// replace it.
     pub(crate) fn begin_move(&mut self, from: u32) {
         self.moves += 1;
         if !self.is_sabotaged(Sabotage::UnpinnedMoves) {
@@ -448,14 +456,15 @@ impl Store {
         }
     }
 
-    /// Answers the discards that ended without a record.
+    /// Answers the discards that need no more records.
     pub(crate) fn end_discards(&mut self) {
         while let Some(slot) = self.discards.pop_ended() {
             self.replies.push_back(Reply { slot, status: Status::Ok });
         }
     }
 
-    /// Counts a place as dead. If a victim has no live page left, it waits for a flush.
+    /// Notes that the page at this place is not live any more. A victim without live pages then
+    /// waits for a flush.
     fn invalidate(&mut self, place: u32) {
         if place >= POISONED {
             return;
@@ -517,7 +526,8 @@ impl Store {
         self.end_writes();
     }
 
-    /// Takes no writes any more, and answers those that no batch carries yet.
+    /// Makes the volume read-only, and answers the writes and discards that no batch in flight
+    /// carries.
     pub(crate) fn end_writes(&mut self) {
         self.read_only = true;
         for log in &mut self.logs {

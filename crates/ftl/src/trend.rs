@@ -1,16 +1,17 @@
 //! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
 
-/// The mean heat of written pages below which writes become even, and above which they are so no
-/// more. While hosts write all pages equally often, a page has 24 on average when it is written, and
-/// 40 afterwards.
+/// The mean heat of written pages below which writes count as even; above [`UNEVEN_ABOVE`] they do
+/// no more. While hosts write all pages equally often, a page has a heat of 24 on average when it
+/// is written, and 40 afterwards.
 const EVEN_BELOW: f32 = 48.0;
 const UNEVEN_ABOVE: f32 = 56.0;
 
-/// The part of the volume over whose writes the heat is averaged, and the minimum of pages.
+/// The heat is averaged over as many writes as a sixteenth of the volume has pages, but at least
+/// over [`HEAT_PAGES_MIN`].
 const HEAT_PART: u32 = 16;
 const HEAT_PAGES_MIN: u32 = 256;
 
-/// Victims over which their live pages are averaged.
+/// Maximum number of victims over which their live pages are averaged.
 const VICTIMS: u16 = 16;
 
 /// The averages of a load.
@@ -18,19 +19,19 @@ const VICTIMS: u16 = 16;
 pub(crate) struct Trend {
     /// The mean heat of the pages that hosts write, after the write.
     heat: f32,
-    /// Written pages over which the heat is averaged.
+    /// Number of written pages over which the heat is averaged.
     span: f32,
     /// `true` if hosts write all pages about equally often, so that separation by heat gains
     /// nothing. A volume that was opened expects uneven writes.
     is_even: bool,
     /// The mean share of live pages in victims.
     live: f32,
-    /// Victims in that mean, at most [`VICTIMS`].
+    /// Number of victims in the mean `live`, at most [`VICTIMS`].
     victims: u16,
 }
 
 impl Trend {
-    /// Returns the trend of a volume of so many pages that knows nothing of its load.
+    /// Returns the trend of a volume of `pages` pages before its first write.
     pub(crate) fn new(pages: u32) -> Trend {
         let span = (pages / HEAT_PART).max(HEAT_PAGES_MIN) as f32;
         Trend { heat: 2.0 * UNEVEN_ABOVE, span, is_even: false, live: 0.0, victims: 0 }
@@ -43,7 +44,7 @@ impl Trend {
         self.is_even = self.heat < if self.is_even { UNEVEN_ABOVE } else { EVEN_BELOW };
     }
 
-    /// Notes a victim with so many live pages of all its pages.
+    /// Notes that a victim has `live` live pages of `pages` pages.
     pub(crate) fn note_victim(&mut self, live: u32, pages: u32) {
         self.victims = (self.victims + 1).min(VICTIMS);
         self.live += (live as f32 / pages as f32 - self.live) / f32::from(self.victims);
@@ -54,7 +55,7 @@ impl Trend {
         self.is_even
     }
 
-    /// Returns the pages that are moved for each page of space that collection yields.
+    /// Returns the number of pages that are moved for each page of space that collection yields.
     pub(crate) fn moves(&self) -> f32 {
         self.live / (1.0 - self.live).max(f32::EPSILON)
     }
@@ -66,8 +67,8 @@ mod tests {
     use crate::geometry::CHUNK_PAGES;
     use crate::map::Map;
 
-    /// Returns the trend after so many overwrites of a volume whose page `draw(n)` is the `n`th that
-    /// hosts write.
+    /// Returns the trend after `overwrites` overwrites of a volume. `draw(n)` is the `n`th page
+    /// that hosts write.
     fn trend(overwrites: u32, draw: impl Fn(u32) -> u32) -> Trend {
         let pages = 4_096;
         let (mut map, mut trend) =

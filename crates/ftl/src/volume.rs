@@ -21,8 +21,8 @@ use crate::reads::Reads;
 use crate::report::Report;
 use crate::store::Store;
 
-/// A volume that is open: turns requests into commands for its members, and their completions into
-/// replies.
+/// A volume that is open. It turns requests into commands for its members, and their completions
+/// into replies.
 pub struct Volume {
     pub(crate) store: Store,
     reads: Reads,
@@ -40,7 +40,7 @@ impl Volume {
         volume
     }
 
-    /// Returns the geometry.
+    /// Returns the sizes of the volume.
     pub fn geometry(&self) -> Geometry {
         self.store.geometry
     }
@@ -57,7 +57,7 @@ impl Volume {
         self.store.map.mapped()
     }
 
-    /// Returns the work that the volume does of its own accord, for another thread.
+    /// Returns the counters of the work that the volume does of its own accord, for another thread.
     pub fn chores(&self) -> Arc<dyn Chores> {
         self.tally.clone()
     }
@@ -70,10 +70,9 @@ impl Volume {
         self.tally.publish(&store.report, free, is_short);
     }
 
-    /// Takes a request. The reply comes by [`reply`](Volume::reply), often within this call.
+    /// Takes a request. Its reply comes by [`reply`](Volume::reply), often right after this call.
     ///
-    /// # Errors
-    /// [`Busy`] when the request has to wait for room: nothing was done.
+    /// Returns [`Busy`] if the request has to wait for room: it was not taken.
     pub fn submit(&mut self, slot: Slot, request: Request<'_>) -> Result<(), Busy> {
         if self.store.replies.len() + REQUESTS_MAX > self.store.replies.capacity() {
             return Err(Busy);
@@ -119,7 +118,7 @@ impl Volume {
         }
     }
 
-    /// Stages these pages, which are different, for one batch.
+    /// Stages a write of these pages, which are different ones, for one batch.
     fn write(
         &mut self,
         slot: Slot,
@@ -225,7 +224,7 @@ impl Volume {
         store.begin_flush();
     }
 
-    /// Returns the bytes of a write: whole pages, or less on members without data.
+    /// Returns the bytes of a write command: whole pages, or less on members without data.
     pub fn bytes(&self, token: Token) -> &[u8] {
         match token {
             Token::Batch(log) => self.store.logs[usize::from(log)].flying.bytes(),
@@ -248,17 +247,17 @@ impl Volume {
         self.collector.reads_header()
     }
 
-    /// Takes the next command for a member.
+    /// Takes the next command for a member; `None` if there is none now.
     pub fn command(&mut self) -> Option<Command> {
         self.store.commands.pop_front()
     }
 
-    /// Takes the next reply.
+    /// Takes the next reply to a request; `None` if there is none now.
     pub fn reply(&mut self) -> Option<Reply> {
         self.store.replies.pop_front()
     }
 
-    /// Completes a command.
+    /// Completes a command with the status of its member.
     pub fn complete(&mut self, token: Token, status: Status) {
         let store = &mut self.store;
         match token {
@@ -275,7 +274,7 @@ impl Volume {
     }
 }
 
-/// Returns the status to refuse a commit of these pages with, if there is one.
+/// Returns the status with which a commit of these pages is refused; `None` if it may be served.
 fn refusal(geometry: &Geometry, pages: &[U64]) -> Option<Status> {
     if pages.is_empty() {
         return Some(Status::BadLength);

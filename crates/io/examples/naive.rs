@@ -1,13 +1,14 @@
 //! The server that one writes first: one event loop, one system call to receive a request, one for
-//! its payload, one to the file, one to reply. No batches, no coalescing; the file is read and
-//! written where the loop stands. It stands in for the paper's server of libaio and libevent, and
-//! is kinder than that one: with the file on tmpfs nothing blocks and nothing has to be waited for.
+//! its payload, one to the file, one to reply. It has no batches and no coalescing; the file is
+//! read and written in the loop itself. It stands in for the paper's server of libaio and libevent,
+//! and is kinder than that one: with the file on tmpfs nothing blocks and nothing has to be waited
+//! for.
 //!
 //! With simulated flash in the place of the file, requests are started one by one and the loop goes on;
 //! it sleeps until a socket or the flash has something, as it would on libaio's event descriptor.
 //!
-//! It speaks protocol `reflex` version 1. Sectors behind the end of the file wrap around, so that a
-//! small file can stand for a large device.
+//! The server speaks protocol `reflex` version 1. Sectors behind the end of the file wrap around,
+//! so that a small file can stand for a large device.
 
 #[path = "yardstick/mod.rs"]
 mod yardstick;

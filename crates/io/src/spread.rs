@@ -27,7 +27,8 @@ pub struct Spread {
     hand_over: Desk,
     /// The workers that get new connections: bit `n` stands for worker `n`.
     open_to: AtomicU64,
-    /// Number of connections of all workers and of the hand-over thread, and below its maximum.
+    /// Number of connections of all workers and of the hand-over thread (`total`), and the number
+    /// up to which new ones are let in (`connections_max`).
     total: AtomicUsize,
     connections_max: AtomicUsize,
     /// Sockets on their way between two workers or processes, by their tickets.

@@ -11,25 +11,25 @@ use crate::layout::PAGE_BYTES;
 /// The next step of a request at the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Reads a piece.
+    /// Reads a piece: some of the request's pages.
     Read,
-    /// Writes a piece.
+    /// Writes a piece: some of the request's pages.
     Write {
-        /// `true` if all pieces are durable afterwards.
+        /// `true` if the piece must be durable before the volume replies.
         fua: bool,
         /// `true` if a crash leaves all of the piece or none.
         atomic: bool,
     },
     /// Writes the pages of a commit.
     Commit,
-    /// Discards all pages.
+    /// Discards all pages of the request.
     Discard,
-    /// Flushes.
+    /// Makes all acknowledged writes durable.
     Flush,
 }
 
 impl Step {
-    /// Returns `true` for steps that wait behind writes.
+    /// Returns `true` for steps that wait in line with writes.
     pub(super) fn is_write(self) -> bool {
         matches!(self, Step::Write { .. } | Step::Commit | Step::Discard)
     }
@@ -38,16 +38,16 @@ impl Step {
 /// A request in progress.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The slot of the request outside.
+    /// The slot by which the request's sender knows it.
     pub(super) slot: Slot,
     command: Command,
     /// The request's buffer, except while a member has it.
     pub(super) buf: Option<Buf>,
-    /// First page; zero for a commit, whose pages are in its buffer.
+    /// First logical page of the request; zero for a commit, whose pages are in its buffer.
     page: u32,
-    /// Number of pages.
+    /// Number of logical pages of the request.
     pages: u32,
-    /// Pages that are completed: `done ≤ pages`.
+    /// Number of pages that are completed: `done ≤ pages`.
     done: u32,
     pub(super) status: Status,
 }
@@ -68,8 +68,8 @@ impl Flight {
         self.pages - self.done
     }
 
-    /// Returns first page and number of pages of the next piece, of at most `most` pages; a discard
-    /// is a single piece, and so is a commit.
+    /// Returns the first page and the number of pages of the next piece, of at most `most` pages. A
+    /// discard or a commit is a single piece.
     pub(super) fn piece(&self, most: u32) -> (u32, u32) {
         let is_whole = matches!(self.step(), Step::Discard | Step::Commit);
         let most = if is_whole { u32::MAX } else { most };
@@ -88,7 +88,8 @@ impl Flight {
         }
     }
 
-    /// Ends a step; returns `true` if there is another.
+    /// Ends the present step with the volume's status; returns `true` if the request has another
+    /// step.
     pub(super) fn advance(&mut self, most: u32, status: Status) -> bool {
         self.status = status;
         let step = self.step();
@@ -113,12 +114,12 @@ impl Flight {
         (numbers.expect("any bytes are numbers"), &data[..pages * PAGE_BYTES])
     }
 
-    /// Returns the request's buffer if `pages` are all that it reads.
+    /// Takes the request's buffer if `pages` are all that it reads; returns `None` otherwise.
     pub(super) fn lend(&mut self, pages: u32) -> Option<Buf> {
         (pages == self.pages).then(|| self.buf.take().expect("a buffer is lent once"))
     }
 
-    /// Fills pages of the present piece, from its page `first` on.
+    /// Copies data into pages of the present piece, from its page `first` on.
     pub(super) fn fill(&mut self, first: usize, data: &[u8]) {
         self.part(first, data.len()).copy_from_slice(data);
     }

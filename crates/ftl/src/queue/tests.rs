@@ -1,4 +1,5 @@
-//! A volume over memory as a device: the conformance suite, with and without faults of the member.
+//! Tests of a volume over memory as a device: the conformance suite, with and without faults of the
+//! member.
 
 use alloc::rc::Rc;
 use alloc::vec;
@@ -15,7 +16,7 @@ use flash::{Exclusive, MemQueue, MemVolume, RangeLocks};
 
 const POLICY: Policy = Policy::HEAT3;
 
-/// Returns a shape and the pages of a member whose volume has exactly this many pages.
+/// Returns a shape, and a member's number of pages for which the volume has exactly `pages` pages.
 fn shape_of(pages: u32) -> (Shape, u64) {
     let shape = Shape {
         uuid: [7; 16],
@@ -35,7 +36,7 @@ fn pool(geometry: &Geometry) -> BufPool {
     BufPool::new(bufs.enumerate().map(|(index, bytes)| leak_buf(bytes, index as u32)))
 }
 
-/// A member of memory, which is created and opened anew.
+/// A member in memory with a volume, which can be opened again and again.
 struct Bed {
     memory: MemVolume,
 }
@@ -48,7 +49,7 @@ impl Bed {
         bed
     }
 
-    /// Returns a bed whose volume is thin.
+    /// Creates a thin volume of `pages` pages on a member of `member` pages.
     fn thin(pages: u64, member: u64) -> Bed {
         let virtual_pages = Some(pages);
         let shape = Shape { virtual_pages, ..shape_of(4096).0 };
@@ -74,7 +75,7 @@ impl Bed {
     }
 }
 
-/// A queue, and the completions that wait for each of two doors.
+/// A queue, and the completions that wait for each of its two doors.
 struct Shared<D> {
     queue: D,
     sides: Vec<(Slot, usize)>,
@@ -201,7 +202,7 @@ fn a_full_thin_device_refuses_new_pages_and_goes_on() {
 /// A member that fails every 53rd write of a batch.
 struct Failing {
     inner: MemQueue,
-    /// Batches begin here.
+    /// First block of the member where batches may lie.
     begin: u64,
     writes: u64,
     failed: Rc<RefCell<u64>>,
@@ -261,7 +262,7 @@ fn a_volume_over_a_member_that_fails_some_writes_conforms() {
     assert!(failed > 20, "only {failed} writes failed");
 }
 
-/// Runs one command to its end.
+/// Runs one command to its end. Returns its status, and the data if it was a read.
 fn run<D: Device>(queue: &mut D, command: Asked, data: &[u8]) -> (Status, Vec<u8>) {
     let mut slots = SlotTable::new(1);
     let slot = slots.insert(()).unwrap();
@@ -374,8 +375,8 @@ fn a_queue_that_is_called_only_when_it_asks_for_it_never_falls_asleep() {
     }
 }
 
-/// Hosts' writes that joined the collector's batches used up the free segments that collection
-/// needs, and the volume took no more writes.
+/// Hosts' writes that joined the collector's batches once used up the free segments that collection
+/// needs, so that the volume took no more writes.
 #[test]
 fn deep_writes_leave_the_reserve_to_the_collector() {
     for policy in [Policy::of_streams(1), Policy::HEAT3] {

@@ -1,5 +1,5 @@
-//! A small scope, tried whole: all sequences of three requests over two pages, all crash points
-//! between their steps, and all subsets of the unflushed writes that may survive.
+//! Tests of a small scope, tried whole: all sequences of three requests over two pages, all crash
+//! points between their steps, and all subsets of the unflushed writes that may survive.
 
 use std::format;
 use std::string::String;
@@ -18,10 +18,10 @@ const SIZES: Sizes = Sizes {
     virtual_pages: None,
 };
 
-/// Requests of a sequence.
+/// Number of requests in a sequence.
 const REQUESTS: usize = 3;
 
-/// The numbers of different requests.
+/// Number of different requests.
 const KINDS: usize = 7;
 
 fn request(run: &mut Run, kind: usize) {
@@ -38,8 +38,9 @@ fn request(run: &mut Run, kind: usize) {
     let _ = taken;
 }
 
-/// Takes steps of a sequence: each submits a request, if `eager` tells so before the others end, or
-/// ends the oldest command. Returns `false` if there were fewer steps.
+/// Takes `count` steps of a sequence. A step submits a request, if the last one has ended or a bit
+/// of `eager` says not to wait for that; otherwise it ends the oldest command. Returns `false` if
+/// there were fewer steps.
 fn steps(run: &mut Run, mut sequence: usize, eager: usize, count: usize) -> Result<bool, String> {
     let mut left = REQUESTS;
     for _ in 0..count {

@@ -1,4 +1,5 @@
-//! Wrong members, damage, and members that fail: errors with a sentence, and nothing overwritten.
+//! Tests of wrong members, damage, and members that fail: the error has a sentence, and nothing is
+//! overwritten.
 
 use std::format;
 use std::vec;
@@ -42,7 +43,7 @@ fn created(uuid: &[u8; 16], count: usize) -> Members {
     members
 }
 
-/// Opens members that must be refused, and left as they are.
+/// Opens members that must be refused and left as they are, and returns the error.
 fn refusal(mut members: Members) -> Error {
     let before = members.bytes();
     let error = match open(&mut members, Settings::new(Policy::HEAT3)) {
@@ -217,7 +218,7 @@ fn a_batch_that_no_flush_covers_may_be_missing_before_a_later_one() {
     assert_eq!(opened.batches, 1);
 }
 
-/// Returns the index of a command in flight.
+/// Returns the index of a command in flight with such a token.
 fn find(run: &Run, is_it: impl Fn(Token) -> bool) -> usize {
     run.flying.iter().position(|command| is_it(command.token)).expect("it is in flight")
 }
@@ -241,7 +242,7 @@ fn the_first_copy_of_a_repeated_batch_does_not_count_as_durable() {
     run.drain().unwrap();
 }
 
-/// Ends everything in flight, whatever its status, and asserts that no request is left.
+/// Ends all commands in flight, whatever the replies say, and asserts that no request is left.
 fn end_all(run: &mut Run) {
     for _ in 0..1_000 {
         let _ = run.turn();

@@ -8,7 +8,7 @@ use contract::Status;
 use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 
-/// The unit that survives a loss of power whole.
+/// Bytes of a sector, which survives a loss of power whole or not at all.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
 /// A pseudo-random generator (SplitMix64).
@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// A member: what reads see, what is durable, and the writes between.
+/// A member in memory: the bytes that reads see, the durable ones, and the writes between.
 #[derive(Clone)]
 pub(crate) struct Member {
     seen: Vec<u8>,
@@ -86,7 +86,7 @@ impl Member {
         self.seen.copy_from_slice(&self.durable);
     }
 
-    /// Changes a byte of a page permanently.
+    /// Changes byte `byte` of page `at` permanently.
     pub(crate) fn damage(&mut self, at: u64, byte: usize) {
         let at = at as usize * PAGE_BYTES + byte;
         self.seen[at] ^= 0x40;
@@ -103,7 +103,7 @@ impl Members {
         Members((0..count).map(|_| Member::new(pages)).collect())
     }
 
-    /// Loses power: each unflushed sector survives by chance, in one of a few manners.
+    /// Loses power: each unflushed sector survives or not by chance, in one of four ways.
     pub(crate) fn cut(&mut self, chance: &mut Chance) {
         let manner = chance.below(4);
         for member in &mut self.0 {
@@ -122,7 +122,7 @@ impl Members {
         }
     }
 
-    /// The process dies: what was written to members stays.
+    /// Makes all writes survive, as when only the process dies.
     pub(crate) fn keep_all(&mut self) {
         self.0.iter_mut().for_each(|member| member.cut(|_, _| true));
     }

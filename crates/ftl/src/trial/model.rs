@@ -1,6 +1,7 @@
-//! The values that a host may see: for each page, those that are legal now and after a loss of power.
+//! A model of the values that a host may see: for each page, those that are legal now and after a
+//! loss of power.
 //!
-//! Deliberately simple: sets of numbers. Zero is the value of a page without data.
+//! The model is deliberately simple: sets of numbers. Zero is the value of a page without data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
@@ -8,12 +9,13 @@ use std::vec::Vec;
 
 type Values = BTreeSet<u64>;
 
-/// A page.
+/// The legal values of a page.
 #[derive(Clone, Default)]
 struct Page {
-    /// Legal now: the last acknowledged value and the values written concurrently with it.
+    /// Values that are legal now: the last acknowledged one, and those written concurrently with
+    /// it.
     now: Values,
-    /// Legal after a loss of power, beside the pending ones.
+    /// Values that are legal after a loss of power, beside the pending ones.
     durable: Values,
     /// Values in flight, each with the values written concurrently with it.
     pending: BTreeMap<u64, Values>,
@@ -69,19 +71,20 @@ impl Model {
         }
     }
 
-    /// Takes back a write that changed nothing.
+    /// Takes back a write that was refused and changed nothing.
     pub(crate) fn refuse(&mut self, pages: &[u32], value: u64) {
         for page in pages {
             self.pages[*page as usize].pending.remove(&value);
         }
     }
 
-    /// Returns what a flush that begins now makes durable.
+    /// Returns the legal values of each page, which a flush that begins now makes durable.
     pub(crate) fn snapshot(&self) -> Vec<Values> {
         self.pages.iter().map(|page| page.now.clone()).collect()
     }
 
-    /// Ends a flush that began with this snapshot, while no other flush and no write ended.
+    /// Ends a flush that began with this snapshot. The values in `since`, of writes in flight then
+    /// or begun since, may be durable as well. No other flush has ended meanwhile.
     pub(crate) fn flushed(&mut self, snapshot: Vec<Values>, since: &BTreeMap<u32, Values>) {
         for (number, (page, now)) in (0..).zip(self.pages.iter_mut().zip(snapshot)) {
             page.durable = now;

@@ -1,4 +1,4 @@
-//! Power cuts and deaths of the process at any command, by chance.
+//! Tests of power cuts and deaths of the process at any command, by chance.
 
 use core::ops::Range;
 
@@ -21,10 +21,10 @@ const SIZES: Sizes = Sizes {
     virtual_pages: None,
 };
 
-/// Six streams, and as few pages as they allow.
+/// A volume of six streams, with as few pages as they allow.
 const SIX_STREAMS: Sizes = Sizes { policy: Policy::HEAT6, member_pages: 260, ..SIZES };
 
-/// Room for a log of lone writes, and little other spare space.
+/// A volume with room for a log of lone writes, and little other spare space.
 const FULL: Sizes = Sizes {
     members: 1,
     member_pages: 1_700,
@@ -39,7 +39,7 @@ const FULL: Sizes = Sizes {
 /// slabs.
 const THIN: Sizes = Sizes { members: 1, member_pages: 500, virtual_pages: Some(1_000), ..SIZES };
 
-/// Runs commands, then a crash, a few times.
+/// Runs requests, then a crash, a few times, on a new volume.
 fn trial(seed: u64, sizes: &Sizes, sabotage: Option<Sabotage>) -> Result<Run, String> {
     let mut run = Run::new(sizes, seed, sabotage);
     run.slow_flushes = sizes.commits && seed.is_multiple_of(3);
@@ -59,8 +59,8 @@ fn full_trial(seed: u64) -> Result<Run, String> {
     Ok(run)
 }
 
-/// Runs commands, then a crash, a few times. `sets_aside` has the volume expect full victims, so that
-/// lone writes go to their log from the start.
+/// Runs requests, then a crash, a few times. With `sets_aside` the volume expects victims full of
+/// live pages, so that lone writes go to their log from the start.
 fn crashes(run: &mut Run, sets_aside: bool) -> Verdict {
     let pages = run.volume.geometry().pages;
     for _ in 0..3 {
@@ -104,7 +104,7 @@ fn no_crash_loses_tears_or_revives() {
         .unwrap();
 }
 
-/// Returns the writes that thin volumes refused for want of space.
+/// Runs trials of thin volumes. Returns the number of writes that they refused for want of space.
 fn thin_trials(count: u64) -> Result<u64, String> {
     let mut refused = 0;
     for seed in 0..count {
@@ -121,7 +121,7 @@ fn no_crash_of_a_thin_volume_loses_tears_or_revives() {
     assert!(refused > 10 * count, "the trials exhaust the volume: {refused}");
 }
 
-/// Of a full volume, reads, overwrites and discards go on, and new pages take what was discarded.
+/// A full volume takes reads, overwrites and discards, and new pages for those that were discarded.
 #[test]
 fn a_full_thin_volume_goes_on() {
     let mut run = Run::new(&THIN, 5, None);
@@ -162,7 +162,7 @@ fn a_full_thin_volume_goes_on() {
     run.crash(true).unwrap();
 }
 
-/// The map of a thin volume has no room for a chunk of each page.
+/// The map of a thin volume has no room for a slab of each chunk.
 #[test]
 fn pages_in_too_many_chunks_find_no_space() {
     let mut run = Run::new(&THIN, 6, None);
@@ -193,7 +193,7 @@ fn no_crash_amid_lone_writes_loses_tears_or_revives() {
     assert!(lone > 10 * count, "the trials have lone writes: {lone}");
 }
 
-/// No host earns the collector its next page while the volume is closed.
+/// While a volume is being closed, no host's write lets the collector read its next page.
 #[test]
 fn a_volume_that_collects_is_closed() {
     for count in 0..40 {
@@ -303,7 +303,7 @@ fn thousands_of_crashes_lose_tear_and_revive_nothing() {
     }
 }
 
-/// Returns the first of these seeds that finds the fault.
+/// Returns the first of these seeds whose trial finds the fault; `None` if none does.
 fn finds(mut seeds: Range<u64>, sizes: &Sizes, sabotage: Sabotage) -> Option<u64> {
     seeds.find(|&seed| {
         let run = std::panic::catch_unwind(|| trial(seed, sizes, Some(sabotage)).is_err());

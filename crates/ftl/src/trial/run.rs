@@ -20,14 +20,14 @@ use crate::policy::Policy;
 use crate::sabotage::Sabotage;
 use crate::volume::Volume;
 
-/// A request under way.
+/// A request in progress.
 enum Doing {
     Read { page: u32, legal: Vec<BTreeSet<u64>>, data: Vec<u8> },
     Write { pages: Vec<u32>, value: u64, durable: bool },
     Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
 }
 
-/// Fills a page so that each sector tells page and value.
+/// Fills a page's data so that each sector tells page and value.
 fn fill(bytes: &mut [u8], page: u32, value: u64) {
     for sector in bytes.chunks_mut(SECTOR_BYTES) {
         sector[..8].copy_from_slice(&value.to_le_bytes());
@@ -35,10 +35,9 @@ fn fill(bytes: &mut [u8], page: u32, value: u64) {
     }
 }
 
-/// Returns the value that a page holds.
+/// Returns the value in a page's data.
 ///
-/// # Errors
-/// When sectors differ, or belong to another page.
+/// Fails if sectors differ, or belong to another page.
 fn value_of(bytes: &[u8], page: u32) -> Result<u64, &'static str> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let value = word(0);
@@ -54,7 +53,7 @@ fn value_of(bytes: &[u8], page: u32) -> Result<u64, &'static str> {
     Ok(value)
 }
 
-/// The sizes of a trial.
+/// The sizes of a trial's volume, and its requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) members: usize,
@@ -64,30 +63,30 @@ pub(crate) struct Sizes {
     pub(crate) policy: Policy,
     /// `true` if commits of scattered pages are among the requests.
     pub(crate) commits: bool,
-    /// Logical pages of a thin volume.
+    /// Number of logical pages of a thin volume; `None` for a volume that is not thin.
     pub(crate) virtual_pages: Option<u64>,
 }
 
 /// Counts over all sessions of a run.
 #[derive(Default)]
 pub(crate) struct Totals {
-    /// Pages moved.
+    /// Number of pages that collectors moved.
     pub(crate) moved: u64,
-    /// Checkpoints.
+    /// Number of checkpoints that were completed.
     pub(crate) checkpoints: u64,
-    /// Pages of lone writes.
+    /// Number of pages that were written in batches of lone writes.
     pub(crate) lone: u64,
-    /// Writes that ended for want of space.
+    /// Number of writes that were refused for want of space.
     pub(crate) refused: u64,
 }
 
-/// A run.
+/// A run of a trial: a volume, its members, its model, and the requests in progress.
 pub(crate) struct Run {
     pub(crate) members: Members,
     pub(crate) volume: Volume,
     pub(crate) model: Model,
     pub(crate) chance: Chance,
-    /// Commands that members carry out.
+    /// Commands that are in flight at members.
     pub(crate) flying: Vec<Command>,
     pub(crate) commits: bool,
     doing: BTreeMap<u32, Doing>,
@@ -97,14 +96,15 @@ pub(crate) struct Run {
     pub(crate) sabotage: Option<Sabotage>,
     /// `true` if flushes take far longer than other commands.
     pub(crate) slow_flushes: bool,
-    /// The value that the next write had when a page was last discarded since the opening.
+    /// For each page that was discarded since the last opening, the value that the next write had
+    /// then.
     discards: BTreeMap<u32, u64>,
-    /// Atomic writes and commits since the last opening: pages and value.
+    /// The atomic writes and commits since the last opening: their pages and their value.
     atomics: Vec<(Vec<u32>, u64)>,
     pub(crate) totals: Totals,
 }
 
-/// The fault that a trial found, if any.
+/// The result of a trial; an error says which fault it found.
 pub(crate) type Verdict = Result<(), String>;
 
 impl Run {
@@ -186,7 +186,8 @@ impl Run {
         true
     }
 
-    /// Submits a commit of pages by chance.
+    /// Submits a commit of random pages below `span`; returns `false` if the volume has no room
+    /// now.
     pub(crate) fn commit_any(&mut self, span: u32) -> bool {
         let most = usize::from(self.volume.geometry().commit_pages_max()).min(6);
         let count = 1 + self.chance.below(most);
@@ -268,7 +269,7 @@ impl Run {
         true
     }
 
-    /// Lets the volume advance, and carries its new commands to the members.
+    /// Lets the volume advance, puts its new commands into flight, and checks its replies.
     pub(crate) fn turn(&mut self) -> Verdict {
         self.volume.advance();
         while let Some(command) = self.volume.command() {
@@ -294,7 +295,7 @@ impl Run {
         data[first as usize * PAGE_BYTES..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Ends one command in flight.
+    /// Ends the command at this index of `flying`, with success.
     pub(crate) fn complete(&mut self, index: usize) -> Verdict {
         self.end(index, Status::Ok)
     }
@@ -351,7 +352,7 @@ impl Run {
         Ok(())
     }
 
-    /// Ends one command in flight by chance, or none.
+    /// Ends a random command in flight, or none.
     pub(crate) fn complete_any(&mut self) -> Verdict {
         if self.flying.is_empty() || self.chance.one_in(3) {
             return Ok(());
@@ -369,7 +370,7 @@ impl Run {
         self.doing.len()
     }
 
-    /// Takes back a write that found no space. A volume refuses only what needs more of it.
+    /// Takes back a write that found no space. Fails if the write needs no more space.
     fn refuse(&mut self, pages: &[u32], value: u64) -> Verdict {
         let map = &self.volume.store.map;
         if pages.iter().all(|page| map.place(*page) != UNMAPPED) {
@@ -381,7 +382,7 @@ impl Run {
         Ok(())
     }
 
-    /// Ends everything in flight.
+    /// Ends all commands and requests in flight.
     pub(crate) fn drain(&mut self) -> Verdict {
         for _ in 0..100_000 {
             self.turn()?;
@@ -403,7 +404,7 @@ impl Run {
         self.reopen(power)
     }
 
-    /// Opens the volume after a crash and compares.
+    /// Opens the volume after a crash and compares all pages with the model.
     pub(crate) fn reopen(&mut self, power: bool) -> Verdict {
         let report = self.volume.report();
         self.totals.moved += report.moved_pages;
@@ -457,12 +458,12 @@ impl Run {
         values_of(&volume, members)
     }
 
-    /// Returns the value of each page, read directly.
+    /// Returns the value of each page, read from the members.
     pub(crate) fn read_all(&mut self) -> Result<Vec<u64>, String> {
         values_of(&self.volume, &mut self.members)
     }
 
-    /// Submits a request by chance.
+    /// Submits a random request to the first `pages` pages, if the volume has room.
     pub(crate) fn request(&mut self, pages: u32) {
         let batch = self.volume.geometry().batch_pages_max().min(6) as usize;
         // Three quarters of the requests go to an eighth of the pages.

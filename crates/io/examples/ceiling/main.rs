@@ -1,10 +1,11 @@
 //! The best that kernel TCP can do: a responder that does nothing else.
 //!
-//! It parses nothing but the length of requests, which is the same for all and known from the
-//! options, and answers each from one fixed buffer behind a header that repeats the request's own
-//! (for reads: the very 24 bytes that came; for writes: with a length of zero), so that any client
-//! of protocol `reflex` version 1 can drive it. All replies that are ready for a connection leave in
-//! one system call. One thread, which spins. No checks, no storage, no fairness: a yardstick.
+//! The responder parses nothing but the length of requests, which is the same for all and known
+//! from the options. It answers each from one fixed buffer behind a header that repeats the
+//! request's own (for reads: the very 24 bytes that came; for writes: with a length of zero), so
+//! that any client of protocol `reflex` version 1 can drive it. All replies that are ready for a
+//! connection leave in one system call. It has one thread, which spins, and no checks, no storage
+//! and no fairness: it is a yardstick.
 
 // UNSAFETY: vectors of pointers for sendmsg, and the rings of io_uring.
 #![allow(unsafe_code)]

@@ -1,6 +1,6 @@
 //! The journal that makes atomic writes survive a crash whole: `PATH.journal` beside the file.
 //!
-//! It has a few fixed slots. An atomic write puts its data into a slot, then a header with a
+//! A journal has a few fixed slots. An atomic write puts its data into a slot, then a header with a
 //! checksum over both, and makes them durable. Then it writes the data in place, makes that
 //! durable, and clears the header durably before the acknowledgement (so an old record never
 //! overwrites newer data). Opening writes every whole record in place again; the data of a torn

@@ -19,7 +19,7 @@ use crate::{Owner, Ring, RingEvent};
 /// `Ring::enter` submits them. Buffers must come from [`carve`](crate::carve) (their alignment is
 /// checked), ranges must be whole granules.
 ///
-/// If it is dropped with requests in flight, their buffers are leaked, since the kernel may still
+/// A queue that is dropped with requests in flight leaks their buffers, since the kernel may still
 /// use them.
 pub struct FileQueue {
     volume: FileVolume,

@@ -75,7 +75,7 @@ struct Leaving {
 /// The channel of a mounted file system. It only writes entries and drains its inbox; the outer loop
 /// enters the kernel.
 ///
-/// If it is dropped with entries at the kernel, their buffers are leaked.
+/// A channel that is dropped with entries at the kernel leaks their buffers.
 pub struct Channel {
     ring: Ring,
     owner: Owner,

@@ -153,7 +153,8 @@ pub struct Table<P> {
     /// The distribution of connections over workers, and this worker's number in it; `None` if
     /// there is no other worker.
     pub(crate) spread: Option<(Arc<Spread>, usize)>,
-    /// The server to dial, and below the thread for TLS handshakes with it.
+    /// The server to dial; `None` before `dial_to`. The greeter, if dials use TLS, does their
+    /// handshakes.
     pub(crate) server: Option<Endpoint>,
     pub(crate) greeter: Option<Greeter>,
     /// Buffers for TLS records that arrive in pieces.

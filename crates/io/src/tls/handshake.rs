@@ -87,7 +87,7 @@ pub(super) struct Handshake {
     outgoing: Vec<u8>,
 }
 
-/// Runs rustls's steps until the socket is needed. The result is the next [`Step`], or why the
+/// Runs rustls's steps until the socket is needed. The result is the next `Step`, or why the
 /// handshake fails; the peer's alert is then in `$outgoing`.
 macro_rules! drive {
     ($side:expr, $incoming:expr, $outgoing:expr) => {

@@ -34,8 +34,8 @@ fn config() -> SocketsConfig {
 struct Pair<N: Network> {
     sender: End<N>,
     dialled: ConnId,
-    /// Number of bytes that were given to the sender's sockets, and below of frames that have not
-    /// left.
+    /// Number of bytes that were given to the sender's sockets (`sent`), and of frames that have
+    /// not left (`leaving`).
     sent: usize,
     leaving: usize,
     receiver: End<N>,

@@ -1,5 +1,5 @@
-//! Connections in frames of Ethernet, between the two cards of a cable (`veth(4)`) in a network that
-//! the test makes: over packet sockets, over AF_XDP behind the driver, and in it.
+//! Tests of connections in frames of Ethernet, between the two cards of a cable (`veth(4)`) in a
+//! network that the test makes: over packet sockets, over AF_XDP behind the driver, and in it.
 
 // UNSAFETY: a thread enters a network of its own, and strangers send raw frames.
 #![allow(unsafe_code)]
@@ -17,7 +17,7 @@ use crate::rig::buf;
 const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// Runs `ip`. Returns `true` if it succeeds.
+/// Runs `ip` with the arguments in `line`. Returns `true` if it succeeds.
 fn ip(line: &str) -> bool {
     let ran = Command::new("ip").args(line.split(' ')).stdin(Stdio::null()).output();
     ran.is_ok_and(|output| output.status.success())
@@ -52,7 +52,8 @@ fn at(text: &str, via: &str) -> EtherAddress {
     at
 }
 
-/// A server at the card `left`.
+/// Returns a server at the card `left`, over the way `via` (any if that is empty), with `key` for
+/// sealed packets.
 fn server(via: &str, key: Option<PacketKey>) -> Packets {
     let mut server = end();
     let listener = Listener::bind_ether(&at("left", via), 1).unwrap();
@@ -61,7 +62,7 @@ fn server(via: &str, key: Option<PacketKey>) -> Packets {
     server
 }
 
-/// A client of it at the card `right`.
+/// Returns a client at the card `right` that dials the server, over the way `via`.
 fn client(via: &str) -> Packets {
     let mut client = end();
     client.sockets.dial_to(Endpoint::Ethernet(at(&format!("right/{SERVER}"), via)));
@@ -103,7 +104,7 @@ fn dial(client: &mut Packets, count: usize) -> Vec<ConnId> {
     (0..count).map(|_| client.sockets.dial(now)).collect()
 }
 
-/// Connects, exchanges bytes both with and without a key, and ends.
+/// Connects, exchanges bytes and ends, once without a key and once with one.
 fn carries(server_via: &str, client_via: &str) {
     for key in [None, PacketKey::parse(&"0a".repeat(32))] {
         let mut server = server(server_via, key.clone());
@@ -138,7 +139,7 @@ fn frames_carry_bytes_over_af_xdp() {
     in_segment(1500, || carries("xdp", "native"));
 }
 
-/// A packet socket for whole frames at a card, of somebody else.
+/// Returns a packet socket for whole frames at a card, as another program would open it.
 fn stranger(card: &str) -> (OwnedFd, libc::sockaddr_ll) {
     let name = std::ffi::CString::new(card).unwrap();
     // SAFETY: the name ends with a zero; the descriptor is new; the address is plain.
@@ -161,8 +162,8 @@ fn send_raw((socket, address): &(OwnedFd, libc::sockaddr_ll), frame: &[u8]) {
     }
 }
 
-/// Frames that are not for a server's port, or of no use: cut, of another type, of a VLAN, for
-/// another card, from a group, with noise in them.
+/// Returns frames that are not for a server's port or of no use to it: cut, of another type, of a
+/// VLAN, for another card, from a group, with noise in them.
 fn hostile() -> Vec<Vec<u8>> {
     let ports = |to: u16| [to.to_be_bytes(), 0x9000u16.to_be_bytes()].concat();
     let frame = |to: Mac, from: Mac, kind: &[u8], rest: &[u8]| {
@@ -340,7 +341,7 @@ fn a_client_hears_that_nobody_listens_and_how_a_peer_is_named() {
     });
 }
 
-/// A thread that waits in its ring, and not by looking again and again, wakes for frames.
+/// A thread that waits in its ring, without looking again and again, must wake for frames.
 #[test]
 fn frames_wake_a_parked_thread() {
     const ROUNDS: usize = 20;

@@ -1,6 +1,7 @@
 //! The tests of sockets and devices over the real kernel.
 //!
-//! One program, because each one links the whole crate anew. Each module is a subject.
+//! All tests are one program, because each program links the whole crate anew. Each module is a
+//! subject.
 
 #[macro_use]
 mod rig;

@@ -1,5 +1,5 @@
-//! Connections over UDP on loopback: what one end sends the other receives, in order; ends are
-//! noticed; strangers harm nobody.
+//! Tests of connections over UDP on loopback: bytes that one end sends arrive at the other in
+//! order, ends are noticed, and strangers harm nobody.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) fn end() -> Packets {
     End::with(config)
 }
 
-/// A server, and the address where it receives packets.
+/// Returns a server, and the address where it receives packets.
 fn server() -> (Packets, SocketAddr) {
     let mut server = end();
     let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -33,7 +33,8 @@ fn client(server: SocketAddr) -> Packets {
     client
 }
 
-/// The events of both ends.
+/// The events of one end: its connections, their bytes, and the number of frame bodies that came
+/// back.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) opened: Vec<ConnId>,
@@ -43,7 +44,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Turns an end, and notes its events.
+    /// Runs one turn of an end, and notes its events.
     pub(crate) fn follow(&mut self, end: &mut Packets) {
         self.read(end);
         end.end_turn();
@@ -69,7 +70,7 @@ impl Seen {
     }
 }
 
-/// Turns both ends until the condition holds.
+/// Runs turns of both ends until the condition holds.
 pub(crate) fn until(
     a: &mut Packets,
     b: &mut Packets,

@@ -1,6 +1,6 @@
-//! Sockets on loopback: what one end sends the other receives, in order, and everything is given
-//! back. Every test runs over io_uring and over epoll, some of them also through Unix sockets, with
-//! the same expectations.
+//! Tests of sockets on loopback: bytes that one end sends arrive at the other in order, and all
+//! buffers come back. Every test runs over io_uring and over epoll, some of them also through Unix
+//! sockets and over TLS, with the same expectations.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -70,7 +70,8 @@ fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId)
     connected_with(listener, small())
 }
 
-/// Connects to a server with this configuration.
+/// Connects a client to a server with this configuration. Returns both ends, the server's
+/// connection and the client's.
 fn connected_with<N: Network>(
     listener: Listener,
     config: SocketsConfig,
@@ -102,7 +103,7 @@ fn connected_with<N: Network>(
     panic!("never connected");
 }
 
-/// An end that listens, and where.
+/// Returns an end that listens, and its address.
 fn listening<N: Network>() -> (End<N>, SocketAddr) {
     let mut server = End::<N>::with(small());
     let listener = listener();
@@ -111,7 +112,7 @@ fn listening<N: Network>() -> (End<N>, SocketAddr) {
     (server, address)
 }
 
-/// A server and a plain stream to it.
+/// Returns a server, its connection, and the other end of that as a stream of the standard library.
 fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
     let (mut server, address) = listening::<N>();
     server.turn();
@@ -120,7 +121,7 @@ fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
     (server, accepted, stream)
 }
 
-/// A stream without any of our sockets.
+/// Connects a stream of the standard library to `endpoint`.
 fn plain_stream(endpoint: &Endpoint) -> Box<dyn Stream> {
     match endpoint {
         Endpoint::Internet(address) => Box::new(TcpStream::connect(address).unwrap()),

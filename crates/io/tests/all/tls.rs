@@ -1,4 +1,5 @@
-//! Connections over TLS between real sockets: who gets in, and who is told why not.
+//! Tests of connections over TLS between real sockets: which are let in, and which reason the
+//! others get.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -29,7 +30,7 @@ fn small() -> SocketsConfig {
     }
 }
 
-/// A server of one worker with this listener, and its address.
+/// Returns a server of one worker with this listener, and its address.
 fn serving<N: Network>(listener: Listener) -> (End<N>, std::net::SocketAddr) {
     let mut server = End::<N>::with(small());
     let address = listener.endpoint().internet().unwrap();
@@ -39,7 +40,7 @@ fn serving<N: Network>(listener: Listener) -> (End<N>, std::net::SocketAddr) {
     (server, address)
 }
 
-/// A client that dials this address, and its connection.
+/// Returns a client that dials this address, and its connection.
 fn dialling<N: Network>(address: std::net::SocketAddr, tls: ClientTls) -> (End<N>, ConnId) {
     let mut client = End::<N>::with(small());
     client.sockets.dial_to(address);
@@ -48,7 +49,8 @@ fn dialling<N: Network>(address: std::net::SocketAddr, tls: ClientTls) -> (End<N
     (client, conn)
 }
 
-/// Turns both until the client hears of its connection: that it is open, or why not.
+/// Runs turns of both until the client's connection is open (`None`), or closed: then returns the
+/// reason.
 fn outcome<N: Network>(server: &mut End<N>, client: &mut End<N>) -> Option<CloseReason> {
     let end = client.clock.now() + Duration::from_secs(60);
     while client.clock.now() < end {

@@ -1,4 +1,5 @@
-//! What tests of sockets share: both ways to the kernel, both kinds of connections, and an end of one.
+//! Parts that tests of sockets share: both ways to the kernel, all kinds of connections, and one
+//! end of a connection.
 
 #![allow(dead_code, unused_macros, reason = "each test uses a part of it")]
 
@@ -12,7 +13,7 @@ use nearflash_io::{
     UnixPath,
 };
 
-/// Makes a module of tests for each way to the kernel.
+/// Makes a module of tests for each way to the kernel: io_uring and epoll.
 macro_rules! over_both {
     ($($name:ident)*) => {
         mod over_io_uring {
@@ -24,7 +25,8 @@ macro_rules! over_both {
     };
 }
 
-/// Makes the same for tests of what does not depend on the kind of the connection.
+/// Makes a module of tests for each way to the kernel and each kind of stream: TCP and Unix
+/// sockets.
 macro_rules! over_every {
     ($($name:ident)*) => {
         mod over_io_uring_and_tcp {
@@ -42,7 +44,7 @@ macro_rules! over_every {
     };
 }
 
-/// Makes the same for tests whose connections are over TLS.
+/// Makes a module of tests for each way to the kernel, with connections over TLS.
 macro_rules! over_tls {
     ($($name:ident)*) => {
         mod over_io_uring_and_tls {
@@ -58,7 +60,7 @@ pub(crate) fn buf(bytes: usize) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
 
-/// Sockets with a reactor of their own that turn until a test has seen enough.
+/// Sockets with a reactor of their own, which run turns until a test has seen enough.
 pub(crate) struct End<N: Network> {
     pub(crate) reactor: N::Reactor,
     pub(crate) clock: Clock,
@@ -89,8 +91,8 @@ impl<N: Network> End<N> {
         events
     }
 
-    /// Turns until an event of the wanted kind comes; what comes before is not looked at, except
-    /// that lent buffers go back.
+    /// Runs turns until an event comes for which `wanted` returns a value, and returns that value.
+    /// Buffers of received bytes go back to the sockets; other events are ignored.
     pub(crate) fn await_event<R>(&mut self, wanted: impl Fn(&NetEvent) -> Option<R>) -> R {
         let end = self.clock.now() + Duration::from_secs(60);
         while self.clock.now() < end {
@@ -131,7 +133,7 @@ pub(crate) fn listener() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
 }
 
-/// A certificate in PEM that vouches for itself, its key, and its fingerprint.
+/// Returns a new self-signed certificate in PEM, its key, and its fingerprint.
 pub(crate) fn certificate() -> (String, String, String) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let print = ring::digest::digest(&ring::digest::SHA256, made.cert.der());
@@ -139,21 +141,21 @@ pub(crate) fn certificate() -> (String, String, String) {
     (made.cert.pem(), made.signing_key.serialize_pem(), print)
 }
 
-/// The certificate of all listeners with TLS of this process.
+/// The certificate of all listeners with TLS in this process, its key and its fingerprint.
 pub(crate) static CERTIFICATE: LazyLock<(String, String, String)> = LazyLock::new(certificate);
 
-/// The TLS of a listener.
+/// Returns the TLS settings of a listener with [`CERTIFICATE`].
 pub(crate) fn server_tls(policy: TlsPolicy) -> Arc<ServerTls> {
     let (certificate, key, _) = &*CERTIFICATE;
     ServerTls::new(policy, certificate.as_bytes(), key.as_bytes()).unwrap()
 }
 
-/// A client that trusts such a listener.
+/// Returns the TLS settings of a client that trusts [`CERTIFICATE`].
 pub(crate) fn client_tls() -> ClientTls {
     ClientTls::new("127.0.0.1", None, Some(&CERTIFICATE.2)).unwrap()
 }
 
-/// A listener that requires TLS.
+/// Returns a listener on loopback that requires TLS.
 pub(crate) fn tls_listener() -> Listener {
     listener().with_tls(Some(server_tls(TlsPolicy::Required)))
 }
