@@ -15,9 +15,10 @@ pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
 
 #[derive(Debug)]
 enum AnswerState<T> {
-    /// No answer yet. The promise ends this state.
+    /// No answer has come. The waker, if any, is that of the task that waits. [`Promise`] ends this
+    /// state.
     Awaited(Option<Waker>),
-    /// The answer has come. The answer's poll ends this state.
+    /// The answer has come and was not taken. The next poll of [`Answer`] ends this state.
     Here(Result<T, Error>),
     Taken,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Promise<T> {
 }
 
 impl<T> Promise<T> {
-    /// Sends the answer.
+    /// Sends the answer, and wakes the task that awaits it.
     pub(crate) fn keep(mut self, result: Result<T, Error>) {
         self.put(result);
     }

@@ -130,7 +130,8 @@ impl Client {
         block_on(self.inner.unregister())
     }
 
-    /// Returns the new notices, like [`crate::Client::notices`].
+    /// Returns the server's notices about the tenant since the last call, like
+    /// [`crate::Client::notices`].
     pub fn notices(&self) -> Vec<Notice> {
         self.inner.notices()
     }

@@ -14,8 +14,8 @@ use crate::tenancy::{Notice, TenantRequest};
 use crate::thread::{self, Closing, Notices, Request, Route};
 use crate::{Error, Info, Slo};
 
-/// Number of streams of a connection. The first stream is common to all handles; [`Client::stream`]
-/// hands out the others.
+/// Number of streams of a connection. Stream 0 is common to all handles; [`Client::stream`] hands
+/// out the others.
 const STREAMS: u8 = 8;
 
 /// Maximum size in bytes of the range of one discard or write of zeroes.
@@ -50,12 +50,12 @@ struct Shared {
     _closing: Closing,
     waker: io::Waker,
     notices: Arc<Notices>,
-    /// Streams that are not in use.
+    /// The routes of streams that no [`Stream`] has at present, over all connections.
     free: Mutex<Vec<Route>>,
 }
 
 impl Drop for Shared {
-    /// Ends the client's thread.
+    /// Closes the line of requests, which ends the client's thread.
     fn drop(&mut self) {
         self.line.close();
         self.waker.wake();

@@ -1,4 +1,5 @@
-//! The engine of a queue over one kernel interface: initiator, reactor and clock on one thread.
+//! The engine of a queue over one kernel interface: an initiator, a reactor and a clock on one
+//! thread.
 //!
 //! This module deliberately leaves out the waiters for answers: the caller keeps them by ticket.
 
@@ -19,14 +20,14 @@ use crate::options::Options;
 use crate::tenancy::{Asked, Notice, Tenancy, TenantRequest};
 use crate::{Error, Info, Registered};
 
-/// Maximum number of events that wait for the program; further events about connections, and
-/// further notices, are dropped.
+/// Maximum number of events that wait for the program. Further events about connections and further
+/// notices are dropped; answers to requests are not.
 const EVENTS_MAX: usize = 256;
 
-/// Time that the kernel has to return the buffers when a queue is closed.
+/// Maximum time that closing a queue waits for the kernel to return the buffers.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// A rejected request: the maximum number of requests is in flight.
+/// The request that was rejected because the maximum number of requests is in flight.
 #[derive(Debug)]
 pub struct Full(pub Op);
 
@@ -36,19 +37,19 @@ pub struct Full(pub Op);
 pub enum Event {
     /// A connection is ready for requests.
     Connected {
-        /// Index of the connection.
+        /// Index of the connection, below [`Options::connections`].
         connection: usize,
     },
     /// A connection, or an attempt to make one, ended. The queue dials again after a pause.
     Lost {
-        /// Index of the connection.
+        /// Index of the connection, below [`Options::connections`].
         connection: usize,
-        /// The reason in words.
+        /// The reason, with words for the user.
         why: Error,
     },
     /// The answer to a request for the namespace's properties.
     Info {
-        /// The request's ticket.
+        /// The ticket that [`Queue::info`](crate::Queue::info) returned for the request.
         ticket: Ticket,
         /// The properties.
         info: Result<Info, Error>,
@@ -59,7 +60,7 @@ pub enum Event {
     Notice(Notice),
 }
 
-/// The way in which a poll waits, if no request has ended yet.
+/// The way in which a poll waits while no request has ended and there is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Polls once.
@@ -86,18 +87,19 @@ pub(crate) struct Engine<N: Network> {
     reactor: N::Reactor,
     waker: Waker,
     clock: Clock,
-    /// The descriptor for event loops, once it was requested.
+    /// The descriptor for event loops; `None` until it was requested.
     readiness: Option<Readiness>,
     address: Address,
     namespace: Option<NamespaceId>,
     tenancy: Tenancy,
-    /// The purposes of requests about the tenant, by the tickets' indices.
+    /// The requests about the tenant in flight, by their tickets' indices.
     asked: Vec<Option<Asked>>,
     events: VecDeque<Event>,
     spin: Duration,
-    /// Time of the last turn with work.
+    /// Time of the last turn in which the initiator had work.
     progressed_at: Instant,
-    /// `true` if another process made the engine, before a fork: then only descriptors are closed.
+    /// `true` in a forked child, whose parent made the engine: dropping it then only closes
+    /// descriptors.
     is_foreign: bool,
 }
 
@@ -189,7 +191,7 @@ impl<N: Network> Engine<N> {
         self.initiator.control(self.clock.now(), None, question).map_err(|_| Error::Full)
     }
 
-    /// Starts a request about the tenant. Only one may be in progress.
+    /// Starts a request about the tenant. Fails with [`Error::Full`] if one is in progress.
     pub(crate) fn begin(&mut self, wish: TenantRequest) -> Result<(), Error> {
         self.tenancy.begin(&mut self.initiator, wish)?;
         self.ask(self.clock.now());
@@ -228,8 +230,9 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Returns how long to sleep from `now` on (`Some(None)`: until an event); `None` to look again
-    /// at once. A sleep ends `spin` before the time it waits for, as waking takes a while.
+    /// Returns for how long a poll that ends at `until` should sleep from `now` on: `Some(None)`
+    /// until there is work, `None` to look again at once. A sleep ends `spin` before a timer, as
+    /// waking takes a while.
     fn nap(&self, now: Instant, until: Instant, wait: Wait) -> Option<Option<Duration>> {
         let spins = matches!(wait, Wait::Spin(_)) || now.since(self.progressed_at) < self.spin;
         if spins {
@@ -243,7 +246,7 @@ impl<N: Network> Engine<N> {
         (left > self.spin).then(|| Some(left - self.spin))
     }
 
-    /// Takes a turn. Returns `true` if it brought an event.
+    /// Takes a turn of the initiator. Returns `true` if the turn queued an event.
     fn turn(&mut self, now: Instant, done: &mut Vec<Done>) -> bool {
         if self.initiator.turn(now, done) {
             self.progressed_at = now;
@@ -294,7 +297,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Sends requests about the tenant while there is room.
+    /// Sends waiting requests about the tenant while there is room in flight.
     fn ask(&mut self, now: Instant) {
         let asked = &mut self.asked;
         self.tenancy.ask(&mut self.initiator, now, |ticket, purpose| {
@@ -315,7 +318,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Returns the descriptor for event loops, which is made at the first call.
+    /// Returns the descriptor for event loops, which is opened at the first call.
     pub(crate) fn fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
         if self.readiness.is_none() {
             let made = Readiness::new(&self.reactor);
@@ -325,8 +328,8 @@ impl<N: Network> Engine<N> {
         Ok(self.readiness.as_ref().expect("it was just made").fd())
     }
 
-    /// Closes the connections and waits until the kernel has returned all buffers, which it
-    /// normally does at once. Returns `true` if it has.
+    /// Closes the connections, and waits at most [`CLOSE_MAX`] until the kernel has returned all
+    /// buffers. Returns `true` if the kernel has.
     pub(crate) fn close(&mut self, done: &mut Vec<Done>) -> bool {
         self.initiator.close();
         let until = self.clock.now() + CLOSE_MAX;
@@ -355,7 +358,7 @@ impl<N: Network> Drop for Engine<N> {
     }
 }
 
-/// Returns the endpoint of an address, for which the name of a host is looked up.
+/// Returns the endpoint of an address. Looks up the host's name, if there is one.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
     match place {
         ServerEndpoint::Unix(path) => match UnixPath::new(path) {

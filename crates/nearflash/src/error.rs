@@ -33,11 +33,11 @@ pub enum Error {
     ConnectionLost,
     /// The server answered with this status; nothing was done unless the status says otherwise.
     Failed(Status),
-    /// The server refused the SLO.
+    /// The server refused the SLO of a tenant.
     Refused(Refused),
-    /// All streams are in use.
+    /// All streams of the client are in use.
     NoStreams,
-    /// The maximum number of requests is in flight.
+    /// The maximum number of requests is in flight, or a request about the tenant is in progress.
     Full,
     /// The client's thread has ended.
     Closed,

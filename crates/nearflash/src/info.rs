@@ -11,7 +11,7 @@ pub struct Info {
     pub blocks: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Granularity in bytes at which the device works best.
+    /// Size in bytes of the pieces in which the device works best: multiples of it, aligned to it.
     pub physical_block_bytes: u32,
     /// Maximum size of an atomic write in bytes; zero for none.
     pub atomic_bytes_max: u64,

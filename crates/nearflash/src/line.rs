@@ -20,14 +20,14 @@ pub(crate) struct Line<T> {
 #[derive(Debug)]
 struct Inner<T> {
     requests: VecDeque<T>,
-    /// The tasks that wait for room, in order, each with its number.
+    /// The tasks that wait for room in `requests`, in order, each with its number and waker.
     line: VecDeque<(u64, Waker)>,
     next_number: u64,
     closed: bool,
 }
 
 impl<T> Line<T> {
-    /// Returns a line of at most `capacity` requests.
+    /// Creates a line whose queue holds at most `capacity` requests.
     pub(crate) fn new(capacity: usize) -> Self {
         let inner = Inner {
             requests: VecDeque::with_capacity(capacity),
@@ -45,7 +45,7 @@ impl<T> Line<T> {
     /// Appends a request once it is the task's turn and there is room.
     ///
     /// # Errors
-    /// The line is closed.
+    /// [`Error::Closed`] if the line is closed.
     pub(crate) async fn push(&self, request: T) -> Result<(), Error> {
         let mut place = LinePlace { line: self, number: None };
         let mut request = Some(request);
@@ -63,7 +63,7 @@ impl<T> Line<T> {
         request
     }
 
-    /// Rejects further requests, and drops the queued ones.
+    /// Rejects further requests, drops the queued ones, and wakes all tasks in line.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
@@ -81,7 +81,7 @@ impl<T> Line<T> {
 }
 
 impl<T> Inner<T> {
-    /// Wakes the first task in line if there is room.
+    /// Wakes the first task in line if there is room for its request.
     fn call_next(&self, capacity: usize) {
         if self.requests.len() < capacity
             && let Some((_, waker)) = self.line.front()
@@ -91,7 +91,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// A task's position in the line, given up on drop.
+/// A task's place in the line of tasks that wait for room, given up on drop.
 struct LinePlace<'a, T> {
     line: &'a Line<T>,
     number: Option<u64>,

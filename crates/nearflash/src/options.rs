@@ -15,9 +15,9 @@ pub struct Options {
     pub in_flight_max: usize,
     /// The namespace to use; `None` for the server's default.
     pub namespace: Option<u16>,
-    /// Credentials; empty for none.
+    /// Token to present to the server; empty for none.
     pub token: Vec<u8>,
-    /// The tenant of the connections; empty for the server's choice.
+    /// Name of the tenant that pays for the requests; empty for the server's choice.
     pub tenant: String,
     /// If `true`, the client asks for checksums of payloads on the network.
     pub checksums: bool,

@@ -149,7 +149,8 @@ impl Queue {
         engine!(&self.engine, engine => engine.waker())
     }
 
-    /// Asks for the namespace's properties. [`Event::Info`] brings them.
+    /// Asks the server for the namespace's properties. An [`Event::Info`] with the returned ticket
+    /// brings them.
     ///
     /// # Errors
     /// [`Error::Full`] if the maximum number of requests is in flight.

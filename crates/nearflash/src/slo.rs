@@ -1,4 +1,4 @@
-//! A tenant's service-level objective, and the server's answer to it.
+//! A tenant's service-level objective, and the figures with which the server accepts or refuses it.
 
 use std::fmt;
 
@@ -33,13 +33,13 @@ impl Slo {
     }
 }
 
-/// The figures of a server's promise, or of its refusal.
+/// The token rates with which a server accepts or refuses an SLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registered {
-    /// Tokens per second that the SLO needs, in reads of 4 KiB. Zero: best effort.
+    /// Tokens a second that the SLO needs; a token is a read of 4 KiB. Zero for best effort.
     pub tokens_needed: u64,
-    /// Tokens per second that the device has left. For a refused SLO, the tokens that were
-    /// available to it.
+    /// Tokens a second that the device has left beside all SLOs. For a refused SLO, the tokens that
+    /// were available to it.
     pub tokens_free: u64,
 }
 
@@ -49,12 +49,12 @@ pub struct Refused {
     /// The server's status. `NoResources`: the device does not deliver as many tokens, or its model
     /// lacks that latency. `Unsupported`: the device has no model.
     pub status: Status,
-    /// The needed and the available tokens.
+    /// The tokens a second that the SLO needs, and those that were available to it.
     pub figures: Registered,
-    /// The latency bound in microseconds that determined the available tokens, if they did not
-    /// suffice.
+    /// The latency bound in microseconds at which the device's tokens did not suffice; `None` if
+    /// the refusal has another reason.
     pub limit_latency_us: Option<u32>,
-    /// `true` if that bound belongs to another tenant.
+    /// `true` if the bound in `limit_latency_us` is that of another tenant.
     pub limited_by_other: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The tenant that a client registers. Handles belong to a connection, so the client registers on
-//! each of its connections, and again on each new one.
+//! The tenant that a client registers. A tenant's handle holds on one connection only, so the
+//! client registers on each of its connections, and again on each new one.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use crate::slo::{Refused, Registered, Slo};
 /// A server's notice that the client's tenant demands more than its SLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Measured requests per second of all clients that share the tenant.
+    /// Requests a second that all clients of the tenant demand, as the server measured them.
     pub iops: u32,
-    /// Measured share of reads in percent.
+    /// Share of reads among these requests, in percent, as the server measured it.
     pub read_percent: u8,
 }
 
@@ -27,26 +27,27 @@ pub(crate) enum TenantRequest {
     Unregister,
 }
 
-/// A program's request about its tenant, in progress.
+/// A program's request about its tenant, in progress on one or all connections.
 #[derive(Debug)]
 struct Operation {
     wish: TenantRequest,
-    /// Number of outstanding answers.
+    /// Number of connections whose answer is outstanding.
     left: usize,
-    /// The first success among the answers so far, else the last error.
+    /// The first success among the answers so far, else the last error; `None` before the first
+    /// answer.
     outcome: Option<Result<Registered, Error>>,
 }
 
 /// The tenant of a client, and its handles.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
-    /// The tenant to register on new connections.
+    /// The name and SLO to register on each new connection; `None` if no tenant is registered.
     wanted: Option<(String, Slo)>,
-    /// The tenant's handle by connection; zero for none.
+    /// The tenant's handle on each connection; zero for a connection without one.
     handles: Vec<u16>,
     operation: Option<Operation>,
     /// Messages about the tenant that wait for a place in flight. A request of the program adds at
-    /// most one per connection, and each new connection adds one.
+    /// most one for each connection, and each new connection adds one.
     unasked: VecDeque<(Asked, Control)>,
 }
 
@@ -55,8 +56,8 @@ pub(crate) struct Tenancy {
 pub(crate) struct Asked {
     /// Index of the connection.
     link: usize,
-    /// `true` if the request registers on a new connection, rather than for a request of the
-    /// program.
+    /// `true` if the message registers the tenant again on a new connection; `false` if it belongs
+    /// to the program's request in progress.
     is_again: bool,
 }
 
@@ -122,7 +123,8 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Sends waiting requests while there is room, and passes each to `remember`.
+    /// Sends waiting messages while there is room in flight, and passes the ticket and purpose of
+    /// each to `remember`.
     pub(crate) fn ask<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
@@ -137,7 +139,8 @@ impl Tenancy {
         }
     }
 
-    /// Handles a new connection, which has no handle yet.
+    /// Takes note of a new connection, which has no handle yet, and plans to register the tenant on
+    /// it.
     pub(crate) fn connected<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize) {
         self.charge(initiator, link, 0);
         if let Some((name, slo)) = &self.wanted {
@@ -145,13 +148,13 @@ impl Tenancy {
         }
     }
 
-    /// Handles the loss of a connection and of its handle.
+    /// Forgets the handle of a connection that was lost.
     pub(crate) fn lost(&mut self, link: usize) {
         self.handles[link] = 0;
     }
 
-    /// Handles an answer of the server. Returns the outcome of the program's request, if this was
-    /// its last answer.
+    /// Handles the server's answer to a message about the tenant. Returns the outcome of the
+    /// program's request if this was the last answer to it, otherwise `None`.
     pub(crate) fn answered<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,

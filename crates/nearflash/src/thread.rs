@@ -18,7 +18,7 @@ use crate::{Error, Info, Registered};
 /// The route of a request: a connection and a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Index of the connection; `None` for the least loaded.
+    /// Index of the connection; `None` for the least loaded one.
     pub(crate) link: Option<usize>,
     pub(crate) stream: u8,
 }
@@ -43,17 +43,17 @@ impl Request {
     }
 }
 
-/// The receiver of an answer.
+/// The receiver of the answer to a request in flight.
 #[derive(Debug)]
 enum Waiting {
     Data(Promise<Vec<u8>>),
     Info(Promise<Info>),
 }
 
-/// Maximum number of notices that wait for the program; the oldest is dropped.
+/// Maximum number of notices that wait for the program. Beyond it the oldest is dropped.
 const NOTICES_MAX: usize = 16;
 
-/// Notices from the thread to the program.
+/// The queue of notices from the client's thread to the program.
 pub(crate) type Notices = Mutex<VecDeque<Notice>>;
 
 /// The buffers of a client: 25 MiB of address space, of which only the used part is resident.
@@ -74,8 +74,8 @@ fn take_pool() -> Result<BufPool, Error> {
     }
 }
 
-/// Runs the client until its line is closed. At the first connection, `opened` receives the waker
-/// of the queue; if there can be none, it receives the reason.
+/// Runs the client until its line is closed. `opened` receives the queue's waker when the first
+/// connection is ready, or the reason if it cannot be made.
 pub(crate) fn run(
     address: &Address,
     options: &Options,
@@ -110,17 +110,17 @@ impl Drop for Closing {
     }
 }
 
-/// Serves the program's requests with a queue.
+/// The client's thread at work: it serves the program's requests with a queue.
 struct Server {
     queue: Queue,
     pool: BufPool,
     line: Arc<Line<Request>>,
     notices: Arc<Notices>,
-    /// The receiver of the queue's waker, until the first connection was made or has failed.
+    /// The receiver of the queue's waker; `None` once the first connection was made or has failed.
     opened: Option<Promise<io::Waker>>,
-    /// The receiver of the answer to the request about the tenant that is under way.
+    /// The receiver of the answer to the tenant request in progress; `None` if there is none.
     tenant: Option<Promise<Registered>>,
-    /// Receivers of answers, by the tickets' indices.
+    /// The receivers of answers to requests in flight, by their tickets' indices.
     waiting: Vec<Option<Waiting>>,
 }
 
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Handles an event. Returns `true` if the first connection could not be made.
+    /// Handles an event of the queue. Returns `true` if the first connection could not be made.
     fn take(&mut self, event: Event) -> bool {
         match event {
             Event::Connected { .. } => {
@@ -183,7 +183,7 @@ impl Server {
         false
     }
 
-    /// Submits requests while there is a place in flight and a buffer for the next one.
+    /// Submits requests from the line while there is room in flight and a buffer for the next one.
     fn take_requests(&mut self) {
         while self.queue.room() > 0 {
             let mut buf = None;

@@ -25,7 +25,7 @@ const LETTER: f64 = 15.5;
 /// The entry of the legend for hollow marks whose series has the name of a line.
 const PAPER: &str = "hollow: the paper";
 
-/// Returns the width that the names need, in pixels.
+/// Returns the width in pixels of the right margin that the legend needs.
 pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
     let names = entries(styled).map(|entry| words(&entry, styled));
     let names = names.chain(has_matched(styled).then(|| PAPER.to_owned()));

@@ -134,8 +134,8 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Returns `true` if a cell is a number, which is aligned to the right: `1 234.5`, `-3.1 %`, `78 /
-/// 90`.
+/// Returns `true` if a cell is a number, such as `1 234.5`, `-3.1 %` or `78 / 90`, which is aligned
+/// to the right.
 fn is_number(cell: &str) -> bool {
     let starts = cell.trim_start_matches(['+', '-', '−', '<', '≈', ' ']);
     let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || " .,%/–-".contains(c));
