@@ -200,6 +200,7 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
 
 /// Measures a case. Returns the volume's counters over the measured overwrites.
 ///
+/// # Panics
 /// Panics if no volume can have the sizes of the case.
 pub fn measure(case: &Case) -> Report {
     let mut media = Headers { pages: case.member_pages(), kept: BTreeMap::new() };

@@ -56,6 +56,7 @@ impl<M: Media> Media for Untouched<'_, M> {
 
 /// Reads all mapped pages of a volume, and compares them with their checksums. Nothing is written.
 ///
+/// # Errors
 /// Fails if a member cannot be read.
 pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<Checked, Error> {
     let store = &volume.store;

@@ -89,6 +89,7 @@ pub struct Geometry {
 impl Geometry {
     /// Returns the geometry of a new volume on members of these sizes in pages.
     ///
+    /// # Errors
     /// Fails if the shape is no possible one, or the members are too small for it, too large, or
     /// too many.
     pub fn plan(shape: &Shape, sizes: &[u64]) -> Result<Geometry, Error> {

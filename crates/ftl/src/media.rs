@@ -108,6 +108,7 @@ impl<D: Device> Media for DeviceMedia<D> {
 /// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if an
 /// earlier failure of a member prevents that; the next opening then recovers.
 ///
+/// # Errors
 /// Fails if a member fails.
 pub fn close<M: Media>(media: &mut M, mut volume: Volume) -> Result<bool, Error> {
     volume.close();

@@ -38,16 +38,19 @@ pub trait Media {
 
     /// Reads whole pages from page `at` on.
     ///
+    /// # Errors
     /// Fails with the status of the member.
     fn read(&mut self, member: usize, at: u64, into: &mut [u8]) -> Result<(), Status>;
 
     /// Writes whole pages from page `at` on.
     ///
+    /// # Errors
     /// Fails with the status of the member.
     fn write(&mut self, member: usize, at: u64, from: &[u8]) -> Result<(), Status>;
 
     /// Makes a member's writes durable.
     ///
+    /// # Errors
     /// Fails with the status of the member.
     fn flush(&mut self, member: usize) -> Result<(), Status>;
 }
@@ -88,6 +91,7 @@ pub struct Described {
 
 /// Describes the volume on the members. Nothing is written.
 ///
+/// # Errors
 /// Fails if the members are not those of one volume in their order, or are damaged, or cannot be
 /// read.
 pub fn describe<M: Media>(media: &mut M) -> Result<Described, Error> {
@@ -159,6 +163,7 @@ impl<M: Media> Counted<'_, M> {
 
 /// Creates a volume on members that hold none.
 ///
+/// # Errors
 /// Fails if a member holds a volume or the sizes do not fit, without writing anything; and if a
 /// member fails.
 pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error> {
@@ -185,6 +190,7 @@ pub fn create<M: Media>(media: &mut M, shape: &Shape) -> Result<Geometry, Error>
 
 /// Opens the volume on the members for service, after recovery if it was not closed in order.
 ///
+/// # Errors
 /// Fails if the members are not those of one volume in their order, or are damaged, or fail.
 /// Nothing was written then, unless a member fails to write.
 pub fn open<M: Media>(media: &mut M, settings: Settings) -> Result<(Volume, Opened), Error> {

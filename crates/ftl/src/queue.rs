@@ -87,6 +87,7 @@ impl<D: Device> Queue<D> {
     /// Returns a device over a volume in service and queues to its members, in their order. `pool`
     /// has the buffers of [`classes`](Queue::classes).
     ///
+    /// # Panics
     /// Panics if there is not one queue for each member, or all buffers are too small.
     pub fn new(volume: Volume, members: Vec<D>, pool: BufPool) -> Queue<D> {
         let geometry = volume.geometry();

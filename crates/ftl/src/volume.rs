@@ -72,6 +72,7 @@ impl Volume {
 
     /// Takes a request. Its reply comes by [`reply`](Volume::reply), often right after this call.
     ///
+    /// # Errors
     /// Returns [`Busy`] if the request has to wait for room: it was not taken.
     pub fn submit(&mut self, slot: Slot, request: Request<'_>) -> Result<(), Busy> {
         if self.store.replies.len() + REQUESTS_MAX > self.store.replies.capacity() {

@@ -22,6 +22,7 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
 /// Checks that a thread may be [pinned](pin_to_cpu) to a processor, by a trial on a short-lived
 /// thread.
 ///
+/// # Errors
 /// Fails as [`pin_to_cpu`] does.
 pub fn check_cpu(cpu: usize) -> Result<(), Error> {
     std::thread::scope(|scope| {
@@ -33,6 +34,7 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
 /// Keeps the calling thread, and threads that it starts later, off these processors, which belong
 /// to workers. Returns `false`, and changes nothing, if the thread may use no other processors.
 ///
+/// # Errors
 /// Fails if the process may not choose where its threads run, as a filter of system calls forbids
 /// it.
 pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
@@ -52,6 +54,7 @@ pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
 /// threads preempt it (sched(7), "The nice value"). On Linux the nice value belongs to the thread.
 /// Lowering needs no privilege, raising it again does.
 ///
+/// # Errors
 /// Fails if the process may not change its priority, as a filter of system calls forbids it.
 pub fn lower_priority(steps: u8) -> Result<(), Error> {
     let lowered = nice(i32::from(steps)).map(drop);

@@ -210,6 +210,7 @@ fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::i
 
 /// Returns random bytes that cannot be guessed.
 ///
+/// # Errors
 /// Fails if the system has no random bytes.
 pub(crate) fn secret() -> Result<[u8; 32], Error> {
     let mut bytes = [0; 32];

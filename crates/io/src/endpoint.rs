@@ -106,6 +106,7 @@ impl UnixPath {
 
     /// Checks the length and creates the path.
     ///
+    /// # Errors
     /// Fails if the path is empty, longer than [`BYTES_MAX`](UnixPath::BYTES_MAX), or has a zero
     /// byte.
     pub fn new(path: impl Into<PathBuf>) -> Result<UnixPath, Error> {

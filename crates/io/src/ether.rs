@@ -185,6 +185,7 @@ pub(crate) struct Door {
 impl Door {
     /// Takes the port of a server at `at`.
     ///
+    /// # Errors
     /// Fails if another server has the port, or if the interface is missing, down or has another
     /// address.
     pub(crate) fn listen(at: &EtherAddress) -> Result<Door, Error> {
@@ -209,6 +210,7 @@ impl Door {
     /// Returns the port of a server that another process has taken. That process passes its claim
     /// later.
     ///
+    /// # Errors
     /// Fails if the interface is missing or down.
     pub(crate) fn adopt(at: &EtherAddress) -> Result<Door, Error> {
         Ok(Door { card: Card::find(at.interface())?, port: at.port, claim: None })
@@ -216,6 +218,7 @@ impl Door {
 
     /// Takes a free port for a client of the server at an address.
     ///
+    /// # Errors
     /// Fails if the interface cannot be used, or if all ports that were tried are taken.
     pub(crate) fn call(server: &EtherAddress) -> Result<Door, Error> {
         let card = Card::find(server.interface())?;
@@ -233,6 +236,7 @@ impl Door {
 
     /// Opens a packet socket that receives the frames for the port.
     ///
+    /// # Errors
     /// Fails if the system refuses the socket, as without the capability `CAP_NET_RAW`.
     pub(crate) fn open(&self) -> Result<OwnedFd, Error> {
         socket(&self.card, self.port).map_err(|e| {

@@ -30,6 +30,7 @@ pub struct Link {
 impl Link {
     /// Connects to the process that listens on the Unix socket at `path`.
     ///
+    /// # Errors
     /// Fails if nobody listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Link> {
         UnixStream::connect(path).map(Link::new)
@@ -105,6 +106,7 @@ impl Link {
     /// Fills `bytes`, and appends the descriptors that came with them. If the process reaches its
     /// limit of descriptors, the later ones are lost.
     ///
+    /// # Errors
     /// Fails with `UnexpectedEof` if the stream ends before, and if the time limit of a read is
     /// over.
     pub fn receive(&self, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<()> {
@@ -133,6 +135,7 @@ impl Link {
 
     /// Fills `bytes`, which must come without descriptors.
     ///
+    /// # Errors
     /// Fails as [`receive`](Link::receive) does.
     pub fn receive_plain(&self, bytes: &mut [u8]) -> Result<()> {
         (&self.stream).read_exact(bytes)
@@ -141,6 +144,7 @@ impl Link {
 
 /// Returns whether a descriptor and a path refer to the same file.
 ///
+/// # Errors
 /// Fails if the system does not say, as for a path without a file.
 pub fn is_same_file(one: impl AsFd, path: &Path) -> Result<bool> {
     let (open, named) = (rustix::fs::fstat(one)?, rustix::fs::stat(path)?);

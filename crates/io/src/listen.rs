@@ -116,6 +116,7 @@ const BACKLOG: i32 = 4096;
 impl Listener {
     /// Listens on `address`; port 0 takes a free one.
     ///
+    /// # Errors
     /// Fails if the system refuses the address, such as when another server has it.
     pub fn bind(address: SocketAddr, options: &TcpOptions) -> Result<Listener, Error> {
         let fail = |e: std::io::Error| {
@@ -151,6 +152,7 @@ impl Listener {
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed
     /// with the listener. A socket left by a dead server is replaced.
     ///
+    /// # Errors
     /// Fails if another server listens there, the path is a file that is no socket, or its
     /// directory is missing.
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
@@ -161,6 +163,7 @@ impl Listener {
 
     /// Receives packets at `address`, over UDP; port 0 takes a free one.
     ///
+    /// # Errors
     /// Fails if the system refuses the address, such as when another server has it.
     pub fn bind_packets(address: SocketAddr) -> Result<Listener, Error> {
         let socket = crate::datagram::bind(address)?;
@@ -173,6 +176,7 @@ impl Listener {
 
     /// Receives packets in frames of Ethernet at a network card, for `workers` workers.
     ///
+    /// # Errors
     /// Fails if a right is missing, another server has the port, or the interface cannot be used.
     pub fn bind_ether(at: &EtherAddress, workers: usize) -> Result<Listener, Error> {
         let door = Door::listen(at)?;
@@ -248,6 +252,7 @@ impl Listener {
     /// Returns a listener over a socket that another process passed. The file of a Unix socket
     /// belongs to this listener from now on.
     ///
+    /// # Errors
     /// Fails if the descriptor is no listening socket, or no socket for packets at `endpoint`.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
         if let Endpoint::Packets(address) = endpoint {
@@ -273,6 +278,7 @@ impl Listener {
     /// Adds the further sockets that another process had at the address, in their order there, and
     /// the one that holds an Ethernet port.
     ///
+    /// # Errors
     /// Fails if a socket does not receive packets at the address.
     pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
         for socket in sockets {

@@ -91,6 +91,7 @@ fn lacking(missing: &[&str]) -> Error {
 /// Queries a new ring for everything that nearflash needs, and tries features that cannot be
 /// queried.
 ///
+/// # Errors
 /// Fails if a feature is missing; the error names all that are.
 pub(crate) fn check(uring: &mut IoUring) -> Result<(), Error> {
     let mut probe = Probe::new();

@@ -48,6 +48,7 @@ impl Process {
     /// Kills the process, even a stopped one. The process has ended only when
     /// [`has_ended`](Process::has_ended) says so: threads that wait for a disk in the kernel end later.
     ///
+    /// # Errors
     /// Fails if the process belongs to another user, is not in this process's PID namespace or one
     /// below it, or has ended.
     pub fn kill(&self) -> Result<()> {

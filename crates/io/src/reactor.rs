@@ -15,6 +15,7 @@ use crate::{ClientTls, Endpoint, Error, Listener, SocketsConfig, Spread, Waker};
 pub trait Reactor: Sized {
     /// Returns a reactor for the calling thread only.
     ///
+    /// # Errors
     /// Fails if the kernel or its settings do not allow it; the error says what is missing or
     /// forbidden.
     fn new() -> Result<Self, Error>;

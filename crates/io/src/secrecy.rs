@@ -42,6 +42,7 @@ pub fn read_packet_key(path: &Path) -> Result<PacketKey, Error> {
 /// Keeps the memory of this process out of core dumps, and prevents other processes of its user
 /// from tracing or reading it (`PR_SET_DUMPABLE`, prctl(2)). Root still can.
 ///
+/// # Errors
 /// Fails if the system does not support it, as some sandboxes.
 pub fn keep_memory_secret() -> Result<(), Error> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)

@@ -102,6 +102,7 @@ impl SendBlock {
 
     /// Fills the vector with queued frames as sealed TLS records, as many as fit into one send.
     ///
+    /// # Errors
     /// Fails if a frame cannot be sealed; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,

@@ -184,6 +184,7 @@ impl Spread {
     /// Keeps the socket of a connection from another process for the worker with the fewest
     /// connections. Returns its ticket and that worker.
     ///
+    /// # Errors
     /// Returns the socket if too many are on the rack; the workers take them soon.
     pub fn land(&self, socket: OwnedFd) -> Result<(Ticket, usize), OwnedFd> {
         if self.rack.taken() >= LANDING_MAX {
@@ -210,6 +211,7 @@ impl Spread {
 
     /// Takes a socket from the rack for a worker, or for the hand-over thread.
     ///
+    /// # Panics
     /// Panics if the ticket's socket is not on the rack.
     pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
         let shelved = self.rack.take(ticket).expect("a ticket is used once");

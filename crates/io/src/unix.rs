@@ -77,6 +77,7 @@ fn identity(file: &Metadata) -> (u64, u64) {
 /// Returns a socket that listens on `path`, whose file has the permissions `mode`. A socket left by
 /// a dead server at `path` is replaced; any other file is kept, which is an error.
 ///
+/// # Errors
 /// Fails if another server listens there, another kind of file is there, or the directory does not
 /// allow a new file.
 pub(crate) fn listen(

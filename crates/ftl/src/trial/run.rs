@@ -37,6 +37,7 @@ fn fill(bytes: &mut [u8], page: u32, value: u64) {
 
 /// Returns the value in a page's data.
 ///
+/// # Errors
 /// Fails if sectors differ, or belong to another page.
 fn value_of(bytes: &[u8], page: u32) -> Result<u64, &'static str> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

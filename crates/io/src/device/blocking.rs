@@ -34,6 +34,7 @@ impl Blocking {
     /// Fills `into` with the file's bytes from byte `offset` on. Bytes behind the end of the file
     /// are zero.
     ///
+    /// # Errors
     /// Returns the status with which a request of a device would end.
     pub fn read(&mut self, mut offset: u64, into: &mut [u8]) -> Result<(), Status> {
         let file = &self.volume.shared.file;
@@ -59,6 +60,7 @@ impl Blocking {
 
     /// Writes `from` to the file at byte `offset`.
     ///
+    /// # Errors
     /// Returns the status with which a request of a device would end.
     pub fn write(&mut self, mut offset: u64, from: &[u8]) -> Result<(), Status> {
         let file = &self.volume.shared.file;
@@ -80,6 +82,7 @@ impl Blocking {
 
     /// Makes everything that was written durable.
     ///
+    /// # Errors
     /// Returns the status with which a request of a device would end.
     pub fn sync(&mut self) -> Result<(), Status> {
         rustix::fs::fdatasync(&self.volume.shared.file).map_err(status_of)

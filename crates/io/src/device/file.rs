@@ -90,6 +90,7 @@ impl FileVolume {
     /// Opens the file or block device at `path`. A missing or empty file gets `size` bytes (sparse;
     /// missing directories are created). A file that is larger than `size` is used whole.
     ///
+    /// # Errors
     /// Fails if the file is missing or empty and has no `size`, smaller than `size`, no file, in
     /// use by another server, mounted, or not writable. The error says which, and what to do.
     pub fn open(
@@ -113,6 +114,7 @@ impl FileVolume {
     /// of its journal, if it has one, as [`files`](FileVolume::files) returned them. That process's
     /// atomic writes must have ended before this one's begin.
     ///
+    /// # Errors
     /// Fails as [`open`](FileVolume::open) does, and if `path` names another file by now.
     pub fn adopt(
         path: impl AsRef<Path>,

@@ -18,6 +18,7 @@ impl FileVolume {
     /// `None` for a block device, whose size only opening shows. Does not detect another server's
     /// lock.
     ///
+    /// # Errors
     /// Fails as `open` does.
     pub fn foresee(path: impl AsRef<Path>, size: Option<u64>) -> Result<Option<u64>, Error> {
         let path = path.as_ref();

@@ -33,6 +33,7 @@ pub(super) fn prepare(path: &Path, size: Option<u64>, options: FileOptions) -> R
 
 /// Returns the size of the file to be created.
 ///
+/// # Errors
 /// Fails if the path is below `/dev`, where disks belong, or the size of the new file is not given.
 pub(super) fn check(path: &Path, size: Option<u64>) -> Result<u64, Error> {
     if is_of_a_disk(path) {

@@ -22,6 +22,7 @@ impl FileVolume {
     /// Enlarges the file to `blocks` blocks, sparsely and durably, if it has fewer. From then on
     /// queues take requests for the new blocks.
     ///
+    /// # Errors
     /// Fails if the volume is a block device, the size is no whole number of granules, or the file
     /// system refuses.
     pub fn grow(&self, blocks: u64) -> Result<(), Error> {
@@ -53,6 +54,7 @@ impl FileVolume {
     /// [growth](FileVolume::grow) that was not used. No request behind the new end may be in
     /// flight.
     ///
+    /// # Errors
     /// Fails if the volume is a block device, or the file system refuses.
     pub fn cut(&self, blocks: u64) -> Result<(), Error> {
         if blocks >= self.shared.blocks() {
@@ -70,6 +72,7 @@ impl FileVolume {
     /// Zeroes `blocks` blocks from `first` on, durably; a file frees the space. The range is of
     /// whole granules, and no request in it may be in flight.
     ///
+    /// # Errors
     /// Fails if the file system refuses.
     pub fn blank(&self, first: u64, blocks: u64) -> Result<(), Error> {
         if blocks == 0 {

@@ -233,6 +233,7 @@ impl Channel {
     /// Replies to a request with a head, and with the bytes `range` of `body`, which a later
     /// [`poll`](Channel::poll) frees.
     ///
+    /// # Panics
     /// Panics if no request is without a reply, or the head is too long.
     pub fn reply(&mut self, head: &[u8], body: Option<(Buf, std::ops::Range<usize>)>) {
         self.in_service = self.in_service.checked_sub(1).expect("a reply belongs to a request");

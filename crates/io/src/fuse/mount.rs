@@ -37,6 +37,7 @@ pub struct Mounted {
 /// checking permissions. Returns the descriptor of `/dev/fuse` by which its requests come; reads of
 /// it do not block. Whoever looks into the folder waits until the first request is answered.
 ///
+/// # Errors
 /// Fails if the kernel has no FUSE, or the system refuses the mount, as without the rights of root.
 pub fn mount(source: &str, folder: &Path, is_read_only: bool) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -79,6 +80,7 @@ pub fn mounted(folder: &Path) -> io::Result<Option<Mounted>> {
 /// another thread. With `detach`, the folder is free at once, and the file system ends when nobody
 /// uses it any more.
 ///
+/// # Errors
 /// Fails with `EBUSY` if somebody uses the file system and `detach` is not set.
 pub fn unmount(folder: &Path, detach: bool) -> io::Result<()> {
     let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
@@ -88,6 +90,7 @@ pub fn unmount(folder: &Path, detach: bool) -> io::Result<()> {
 impl Mounted {
     /// Makes the kernel read ahead as much as a request can have.
     ///
+    /// # Errors
     /// Fails if the kernel's settings cannot be written.
     pub fn read_ahead(&self) -> io::Result<()> {
         fs::write(format!("/sys/class/bdi/{}/read_ahead_kb", self.device), READAHEAD_KIB)

@@ -71,6 +71,7 @@ pub trait Receive {
 
     /// Makes the connection's next bytes arrive in `target`, a buffer of the caller.
     ///
+    /// # Errors
     /// Returns the buffer if the connection has another one that is not filled yet.
     fn receive_into(
         &mut self,

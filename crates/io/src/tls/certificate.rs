@@ -56,6 +56,7 @@ impl ServerTls {
     /// Returns the TLS of a listener of `reflex` with this certificate chain and private key, both
     /// in PEM.
     ///
+    /// # Errors
     /// Fails if certificate or key are not PEM or do not belong together, or if no thread can be
     /// started. The error tells nothing of the key.
     pub fn new(policy: TlsPolicy, certificate: &[u8], key: &[u8]) -> Result<Arc<Self>, Error> {
@@ -65,6 +66,7 @@ impl ServerTls {
     /// Returns the TLS of a listener of a protocol. With a `prelude`, connections begin in the
     /// clear.
     ///
+    /// # Errors
     /// Fails if certificate or key are not PEM or do not belong together, or if no thread can be
     /// started. The error tells nothing of the key.
     pub fn behind(
@@ -82,6 +84,7 @@ impl ServerTls {
 
     /// Replaces certificate and key. Existing connections keep their keys.
     ///
+    /// # Errors
     /// Fails if they are not PEM or do not belong together. The old ones stay then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
         let new = config(certificate, key)?;

@@ -142,6 +142,7 @@ impl Handshake {
 
     /// Continues as far as the socket allows.
     ///
+    /// # Errors
     /// Fails with the reason why there is no connection over TLS. The peer has been told, if the
     /// socket took the alert.
     pub(super) fn advance(&mut self) -> Result<Progress, Insecurity> {

@@ -82,6 +82,7 @@ impl Key {
     /// Seals a record in place: its `content` bytes lie in `record` behind the room for a header.
     /// Returns the length of the whole record.
     ///
+    /// # Panics
     /// Panics if `record` has no room for a type and a tag behind the content.
     pub(super) fn seal(
         &mut self,

@@ -61,6 +61,7 @@ impl<T> Line<T> {
 
     /// Puts a connection at the end of the line.
     ///
+    /// # Errors
     /// Returns the connection if its address has its maximum of waiting connections.
     pub(super) fn push(&mut self, one: Waiting<T>) -> Result<(), Waiting<T>> {
         if let Some(origin) = one.origin {

@@ -43,6 +43,7 @@ impl Stage {
     /// Seals queued frames into records, as many as fit into one send. The rest of a frame that
     /// does not fit comes with the next send.
     ///
+    /// # Errors
     /// Fails if sealing fails; the connection must end then.
     pub(crate) fn seal<'a>(
         &mut self,

@@ -42,6 +42,7 @@ impl ClientTls {
     /// must be issued for `name` by an authority in the file `authorities` (in PEM), or by one that
     /// the machine trusts.
     ///
+    /// # Errors
     /// Fails if the name or the fingerprint cannot be parsed, or the file has no certificates.
     pub fn new(
         name: &str,

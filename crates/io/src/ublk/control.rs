@@ -30,6 +30,7 @@ pub struct Control {
 impl Control {
     /// Opens the control device.
     ///
+    /// # Errors
     /// Fails if the driver is missing or this process may not use it, or if io_uring cannot be
     /// used.
     pub fn open() -> Result<Control, Error> {
@@ -97,6 +98,7 @@ impl Control {
     /// Creates the block device of a device whose queues this process serves. The kernel reads its
     /// partition table meanwhile.
     ///
+    /// # Errors
     /// Fails if the driver refuses to start the device.
     pub fn start(&mut self, device: u32) -> io::Result<()> {
         self.tell(ControlCode::START_DEVICE, device, u64::from(std::process::id()))
@@ -136,6 +138,7 @@ impl Control {
 
     /// Makes the driver pass the requests of a recovered device to the queues of this process.
     ///
+    /// # Errors
     /// Fails if the device does not wait for a new server.
     pub fn end_recovery(&mut self, device: u32) -> io::Result<()> {
         self.tell(ControlCode::END_RECOVERY, device, u64::from(std::process::id()))

@@ -21,6 +21,7 @@ const SET_IO_FLUSHER: libc::c_int = 57;
 /// reclaims nothing through disks on its behalf, and the process is exempt from out-of-memory
 /// kills. Includes threads that are started later.
 ///
+/// # Errors
 /// Fails if a protection is missing. The error names the first that is; the others hold.
 pub fn guard_memory() -> Result<(), Error> {
     let mut first = Ok(());

@@ -128,6 +128,7 @@ impl BlockQueue {
 
     /// Appends the new requests to `arrivals`, and the buffers of completed reads to `freed`.
     ///
+    /// # Panics
     /// Panics if the driver completes a command that it does not have.
     pub fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>) {
         if !self.leaving.is_empty() && self.ring.has_submitted_all() {
@@ -178,6 +179,7 @@ impl BlockQueue {
 
     /// Asks for the data of a write, which the driver copies into `buf`. The request comes again.
     ///
+    /// # Panics
     /// Panics if the buffer is too small for the data.
     pub fn ask(&mut self, tag: u16, buf: Buf) {
         let sectors = self.descriptors.read(tag).sectors.get() as usize;
@@ -195,6 +197,7 @@ impl BlockQueue {
     /// data, or a negated error number. A successful read has its data in `buf`, which a later
     /// [`poll`](BlockQueue::poll) returns. The tag then waits for its next request.
     ///
+    /// # Panics
     /// Panics if the buffer of a read is missing or smaller than `result`.
     pub fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>) {
         let before = std::mem::replace(&mut self.tags[usize::from(tag)], Tag::Fetching);

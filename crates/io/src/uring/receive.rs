@@ -90,6 +90,7 @@ impl Receiver {
 
     /// Queues the entry of a receive for the ring.
     ///
+    /// # Safety
     /// The memory to which the entry points must stay as [`Ring::push`] demands.
     unsafe fn push(&self, table: &Table, index: u32, entry: squeue::Entry) {
         let data = Operation::Receive.data(index, table[index].generation);
