@@ -1,7 +1,7 @@
-//! `nearflash connect`: prints the `nvme connect` lines that mount volumes on a Linux host, with
-//! values that suit a file system; with `--run`, runs them as root.
+//! `nearflash connect`: prints the `nvme connect` lines that attach subsystems to a Linux host,
+//! with timeouts that suit a file system. With `--run`, runs them as root.
 //!
-//! Keys are named by their files and never printed. Deliberately not here: other functions of
+//! Keys are named by their files and never printed. Deliberately left out: other functions of
 //! nvme-cli (`nvme disconnect`, `nvme list`).
 
 use std::fs;
@@ -11,16 +11,17 @@ use std::time::Duration;
 
 use client::nvme::{NvmeAddress, Secret};
 
-/// The keep-alive timeout in seconds: the host gives up a server that is silent for so long.
+/// The keep-alive timeout in seconds: the host gives up a server that has been silent for this
+/// long.
 const KEEP_ALIVE_SECONDS: u32 = 5;
 
-/// Seconds between two attempts to reconnect.
+/// Seconds between two attempts of the host to reconnect.
 const RECONNECT_SECONDS: u32 = 2;
 
-/// The minimum of the seconds after which the device of an absent server is removed.
+/// The least number of seconds after which the host removes the device of an absent server.
 const LOSS_SECONDS_MIN: u32 = 3600;
 
-/// The time limit for a device to appear after the connection.
+/// The time limit for a block device to appear after the host has connected.
 const APPEAR_MAX: Duration = Duration::from_secs(5);
 
 /// The file through which the kernel takes requests for new NVMe controllers.
@@ -57,11 +58,11 @@ pub(crate) struct Args {
     run: bool,
 }
 
-/// An argument of a command line.
+/// An argument of the `nvme` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     Plain(String),
-    /// The content of a file, which must not be printed.
+    /// The content of this file, a key, which must not be printed.
     Secret(PathBuf),
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the `nvme connect` line of an address.
+/// Returns the `nvme connect` line for the subsystem and the path in `address`, as words.
 fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     let mut words = Vec::new();
     let mut plain = |word: &str| words.push(Word::Plain(word.to_owned()));
@@ -145,8 +146,8 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
     words
 }
 
-/// Sets the seconds for which I/O waits for an absent server, at all controllers of the subsystem.
-/// Debian 12's nvme-cli cannot set them.
+/// Sets how many seconds I/O waits for an absent server, for all controllers of the subsystem below
+/// the folder `controllers`. Debian 12's nvme-cli has no option for it.
 fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), String> {
     let mut set = Err(format!("{} shows no controller of it", controllers.display()));
     for entry in fs::read_dir(controllers).into_iter().flatten().flatten() {
@@ -159,7 +160,7 @@ fn fail_after(controllers: &Path, subsystem: &str, seconds: u32) -> Result<(), S
     set
 }
 
-/// Returns the line as text for a shell.
+/// Returns a command line as text for a shell, in which a key is read from its file.
 fn shown(line: &[Word]) -> String {
     let words: Vec<String> = line
         .iter()
@@ -180,7 +181,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Checks that this machine can connect. The error contains the remedy.
+/// Checks that this machine can connect to NVMe/TCP: root, nvme-cli and the kernel's initiator. An
+/// error says what to do.
 fn check_machine() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err(
@@ -206,7 +208,7 @@ fn check_machine() -> Result<(), String> {
     ))
 }
 
-/// Runs the line. The key of an authentication is on the command line of `nvme` while it runs:
+/// Runs the `nvme connect` line. A key is on the command line of `nvme` while that runs, as
 /// nvme-cli has no other input for it.
 fn connect(line: &[Word]) -> Result<(), String> {
     let word = |word: &Word| match word {
@@ -231,8 +233,8 @@ fn connect(line: &[Word]) -> Result<(), String> {
     ))
 }
 
-/// Waits until the kernel lists devices of the subsystem that are not in `before`, and returns
-/// them. Does not wait if the subsystem had devices before.
+/// Waits until the kernel lists block devices of the subsystem that are not in `before`, and
+/// returns their names. Does not wait if `before` has any, and gives up after `APPEAR_MAX`.
 fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
     let step = Duration::from_millis(100);
     for _ in 0..APPEAR_MAX.as_millis() / step.as_millis() {
@@ -246,7 +248,7 @@ fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
     Vec::new()
 }
 
-/// Returns the names of the block devices that belong to the subsystem, sorted.
+/// Returns the sorted names of the subsystem's block devices, as the folder `blocks` lists them.
 fn devices(blocks: &Path, subsystem: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(blocks) else { return Vec::new() };
     let mut found: Vec<String> = entries

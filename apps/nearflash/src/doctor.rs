@@ -65,8 +65,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Checks the read permissions of the system server's configuration, which may hold secrets.
-/// Returns `None` if there is no such file, or this user may not read it.
+/// Checks whether others can read the configuration of the system's server in `file`, which may
+/// hold secrets. Returns `None` if there is no such file, or this user may not read it.
 fn configuration(file: &Path) -> Option<Finding> {
     let config = Config::read(file).ok()?;
     let good = Finding::good("configuration", format!("{} keeps its secrets", file.display()));
@@ -92,8 +92,8 @@ fn interface() -> Finding {
     }
 }
 
-/// Writes the safe settings, continuing after failures. Settings that were written count as good.
-/// Returns a line for each success and failure.
+/// Writes the settings that are safe to write, and goes on after failures. A finding whose setting
+/// was written becomes good. Returns a line for each success and failure.
 fn apply(machine: &Machine, findings: &mut [Finding]) -> Vec<Result<String, String>> {
     let mut lines = Vec::new();
     for finding in findings.iter_mut() {
@@ -139,7 +139,7 @@ fn print(findings: &[Finding]) {
     }
 }
 
-/// Wraps text into lines of at most `width` characters, except for longer words.
+/// Returns the text as lines of at most `width` characters; only a longer word exceeds that.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -93,7 +93,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Protects the process's memory: servers hold keys and data, commands hold tokens and often keys.
+/// Protects the memory of this process from being read or dumped: servers hold keys and data,
+/// commands hold tokens and often keys.
 fn keep_secrets(command: &Command) {
     let may_be_seen = matches!(command, Command::Serve(args) if args.allows_core_dumps());
     if !may_be_seen && let Err(error) = io::keep_memory_secret() {

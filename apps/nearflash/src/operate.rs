@@ -42,7 +42,8 @@ impl Common {
         self.reach.client()
     }
 
-    /// Ends a command with its exit code. A refusal in JSON is printed like other answers.
+    /// Returns the exit code of a command or its error text. With `--json`, prints a server's
+    /// refusal like other answers.
     fn end(&self, ended: Result<ExitCode, Failure>) -> Result<ExitCode, String> {
         match ended {
             Ok(code) => Ok(code),
@@ -55,14 +56,14 @@ impl Common {
         }
     }
 
-    /// Prints the warning of the last answer, if it has one.
+    /// Prints the warning that came with the server's last answer, if there was one.
     fn warn(&self, client: &Client) {
         if let Some(warning) = client.warning() {
             errln!("nearflash: warning: {warning}");
         }
     }
 
-    /// Prints an answer, as JSON or as text by the function `text`.
+    /// Prints an answer: as JSON with `--json`, otherwise as the text that `text` returns.
     fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
@@ -70,7 +71,7 @@ impl Common {
         }
     }
 
-    /// Prints the progress of a command as text; prints nothing if the output is JSON.
+    /// Prints the progress of a command as text. Prints nothing with `--json`.
     fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if !self.json {
             outln!("{}", text(answer));
@@ -87,12 +88,12 @@ fn read_text(file: &Path) -> Result<String, String> {
     text.map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
-/// The reason that a command failed.
+/// The reason for which a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// The server refused, or could not be reached.
+    /// The server refused the request, or could not be reached.
     Api(ClientError),
-    /// Another failure, in words.
+    /// Another failure, as text for the user.
     Words(String),
 }
 

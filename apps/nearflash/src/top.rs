@@ -1,9 +1,10 @@
 //! `nearflash top`: a running server on one screen, over its admin API.
 //!
-//! Tables of tenants with their promises, devices, workers and namespaces, each with a choice of
-//! order. Detailed views: a tenant with the time that its reads spend in each stage, a device with
-//! its tokens and the tenants that spend them, a worker with the division of its time. `view.rs`
-//! draws the state of `state.rs`, so that tests can draw to a terminal in memory.
+//! The screen has tables of tenants with their promises, devices, workers and namespaces, each
+//! sorted by a column of choice. Detailed views show a tenant with the time that its reads spend in
+//! each stage, a device with its tokens and the tenants that spend them, and a worker with the
+//! parts of its time. `view.rs` draws the state of `state.rs`, so that tests can draw to a terminal
+//! in memory.
 
 mod rows;
 mod state;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     ended.map(|()| ExitCode::SUCCESS).map_err(|error| format!("the terminal failed: {error}"))
 }
 
-/// Shows the screen until the user quits.
+/// Draws the screen, queries the server every `every`, and handles keys until the user quits.
 fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     client: &mut Client,
@@ -83,7 +84,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Queries the server's present state, with the details of the opened tenant.
+/// Queries what the screen shows from the server, including the stages of the tenant that is
+/// opened.
 fn look(client: &mut Client, opened: Option<&str>) -> Result<Data, ClientError> {
     Ok(Data {
         tenants: client.tenants()?,

@@ -1,4 +1,5 @@
-//! `nearflash trace`: traces some requests of a running server into a file for Perfetto and Chrome.
+//! `nearflash trace`: traces a sample of a running server's requests into a file for Perfetto and
+//! Chrome.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

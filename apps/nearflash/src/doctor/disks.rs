@@ -1,11 +1,11 @@
-//! Checks of disks: the kernel's settings between a request and the drive.
+//! Checks of disks: the kernel's settings on the way from a request to the drive.
 
 use super::finding::{Finding, Grade};
 use super::interrupts;
 use super::machine::Machine;
 use super::servers::Server;
 
-/// Checks the block devices that have hardware and do not rotate.
+/// Checks all block devices that have hardware and do not rotate.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in machine.list("sys/block") {

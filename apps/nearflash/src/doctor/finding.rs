@@ -23,12 +23,12 @@ pub(super) struct Finding {
     pub(super) found: String,
     /// The effect of the finding and the remedy; empty for a good finding.
     pub(super) advice: String,
-    /// The setting that `--apply` would write; `None` if there is none, or it is not safe to write.
+    /// The setting that `--apply` would write; `None` if none is wrong, or it is not safe to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<Fix>,
 }
 
-/// A file of the kernel's, and the content that it should have.
+/// A file of the kernel, by its path without the leading `/`, and the content that it should have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Fix {
     pub(super) file: String,

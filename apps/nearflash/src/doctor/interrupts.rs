@@ -1,13 +1,16 @@
-//! Checks of the processors that handle a device's interrupts, compared with those of the workers.
+//! Checks of the processors that handle a device's interrupts, compared with those of the server's
+//! workers.
 
 use super::finding::{Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};
 use super::servers::Server;
 
-/// Parts of the names of interrupts that do not belong to requests: of admin queues and of changes.
+/// Parts of the names of interrupts that do not come with requests, but with admin commands and
+/// changes of state.
 const RARE: [&str; 5] = ["-config", "-event", "async", "admin", "-control"];
 
-/// The folders with a device's interrupt numbers: its own, its bus device's, or its controller's.
+/// The folders, below a device's folder in `/sys`, that list interrupt numbers: the device's own,
+/// those of its bus device, or those of its controller.
 const PLACES: [&str; 3] = ["device/msi_irqs", "device/../msi_irqs", "device/device/msi_irqs"];
 
 /// An interrupt, and the processors that handle it.
@@ -16,7 +19,8 @@ struct Interrupt {
     cpus: Cpus,
 }
 
-/// Checks the interrupts of the device with a `folder` in `/sys`. `None` if none is for requests.
+/// Checks the interrupts of the device whose folder is `folder`, below `/sys`. Returns `None` if no
+/// interrupt comes with requests.
 pub(super) fn of(
     machine: &Machine,
     name: &str,
@@ -58,7 +62,8 @@ pub(super) fn of(
     })
 }
 
-/// Returns the numbers of a device's interrupts. A disk of several controllers has those of all.
+/// Returns the sorted interrupt numbers of the device at `folder`; for a disk of several
+/// controllers, those of all controllers.
 fn numbers(machine: &Machine, folder: &str) -> Vec<String> {
     let mut places: Vec<String> = PLACES.iter().map(|place| format!("{folder}/{place}")).collect();
     for name in machine.list(&format!("{folder}/device")) {
@@ -74,7 +79,8 @@ fn numbers(machine: &Machine, folder: &str) -> Vec<String> {
     all
 }
 
-/// Returns the interrupt of this number with its processors, if it belongs to requests.
+/// Returns the interrupt of this number with its processors; `None` if it does not come with
+/// requests.
 fn look_at(machine: &Machine, number: String) -> Option<Interrupt> {
     let folder = format!("proc/irq/{number}");
     let names = machine.list(&folder);
@@ -95,8 +101,9 @@ mod tests {
 
     const CARD: &str = "sys/class/net/eth0";
 
-    /// Returns the finding's grade and text for a card with two queues and a rare interrupt:
-    /// `first` and `second` are the processors of the queues' interrupts, `workers` the workers'.
+    /// Returns the grade and text of the finding on a network card with two queues and a rare
+    /// interrupt. `first` and `second` are the processors of the queues' interrupts, `workers`
+    /// those of the server's workers.
     fn found(first: &str, second: &str, workers: &str) -> Option<(Grade, String)> {
         let mut files = vec![
             ("sys/class/net/eth0/device/msi_irqs/40", "msix"),

@@ -1,4 +1,4 @@
-//! The kernel's files on itself and its devices.
+//! Access to the kernel's files about the machine and its devices.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use ::io::Offloads;
 
-/// A machine's `/proc`, `/sys` and units of systemd, below some folder.
+/// A machine as its `/proc`, `/sys` and systemd units describe it, below a folder. Paths of files
+/// are relative to it.
 pub(crate) struct Machine {
     root: PathBuf,
-    /// Returns the offloads of a network card, for which there is no file.
+    /// The function that returns the offloads of a network card by its name; `None` if they cannot
+    /// be read. There is no file for them.
     pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
 
@@ -35,24 +37,27 @@ impl Machine {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Returns the number in a file; `None` if there is none.
+    /// Returns the number in a file; `None` if the file is missing or holds no number.
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         self.read(file)?.parse().ok()
     }
 
-    /// Returns the last of several numbers in a file; `None` if there is none.
+    /// Returns the last of the numbers in a file; `None` if the file is missing or does not end
+    /// with a number.
     pub(crate) fn last_number(&self, file: &str) -> Option<u64> {
         self.read(file)?.split_whitespace().last()?.parse().ok()
     }
 
-    /// Returns the chosen word of a file that lists choices: as `none` in `mq-deadline [none]`.
+    /// Returns the word in brackets of a file that lists choices, such as `none` in `mq-deadline
+    /// [none]`; `None` if there is none.
     pub(crate) fn chosen(&self, file: &str) -> Option<String> {
         let text = self.read(file)?;
         let (_, behind) = text.split_once('[')?;
         Some(behind.split_once(']')?.0.to_owned())
     }
 
-    /// Returns the processors that a file lists in the kernel's format, as `0-3,8`.
+    /// Returns the processors that a file lists in the kernel's format, such as `0-3,8`; `None` if
+    /// it is missing or malformed.
     pub(super) fn cpus(&self, file: &str) -> Option<Cpus> {
         parse_cpus(&self.read(file)?)
     }
@@ -64,7 +69,7 @@ impl Machine {
         all
     }
 
-    /// Returns the sorted names in a folder.
+    /// Returns the sorted names in a folder; none if the folder cannot be read.
     pub(crate) fn list(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -73,7 +78,8 @@ impl Machine {
         names
     }
 
-    /// Returns the targets of the links in a folder, or `None` if this user may not read them.
+    /// Returns the targets of the symbolic links in a folder; `None` if this user may not read the
+    /// folder.
     pub(super) fn links(&self, folder: &str) -> Option<Vec<String>> {
         let entries = fs::read_dir(self.root.join(folder)).ok()?;
         let led = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
@@ -96,7 +102,8 @@ impl Machine {
     }
 }
 
-/// Parses processors in the kernel's list format; `None` if the text is not in it.
+/// Parses processors in the kernel's list format, such as `0-3,8`; `None` if the text has another
+/// format.
 pub(super) fn parse_cpus(text: &str) -> Option<Cpus> {
     let mut all = Cpus::new();
     for part in text.split(',') {
@@ -126,7 +133,8 @@ pub(super) fn show_cpus(cpus: &Cpus) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// Creates a machine from these files, and returns it with its folder.
+    /// Creates a machine of these files, given by path and content. Returns it with the folder that
+    /// holds the files.
     pub(in super::super) fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in files {

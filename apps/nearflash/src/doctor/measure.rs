@@ -1,4 +1,4 @@
-//! Checks of measurements on this machine (`lab::machine`).
+//! Findings from measurements of latencies on this machine (`lab::machine`).
 
 use lab::machine::{self, Latencies};
 

@@ -7,10 +7,10 @@ use super::machine::Machine;
 use super::servers::Server;
 use super::{interrupts, power};
 
-/// The MTU of jumbo frames.
+/// The MTU of jumbo frames, in bytes.
 const JUMBO: u64 = 9000;
 
-/// Checks the network interfaces in use, except virtual ones without hardware.
+/// Checks the network interfaces that have hardware and are not down.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in machine.list("sys/class/net") {
@@ -64,9 +64,9 @@ fn queues(machine: &Machine, name: &str) -> Option<Finding> {
     })
 }
 
-/// Checks the offloads of segmentation, which are best done by the card, or in the kernel as late
-/// (sending) and as early (receiving) as possible. LRO is bad: it joins segments irreversibly, and
-/// delays them.
+/// Checks the segmentation offloads of the card `name`. Segments are best cut and joined by the
+/// card, or in the kernel as late (sending) and as early (receiving) as possible. LRO is bad: it
+/// joins segments irreversibly, and delays them. Returns `None` if no offload can be read.
 fn offloads(name: &str, found: Offloads) -> Option<Finding> {
     let each = [
         ("TSO", "tso", found.tso, true),

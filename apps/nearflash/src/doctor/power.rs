@@ -1,9 +1,11 @@
-//! Links and disks that sleep between requests: PCIe ASPM, and autonomous power states of NVMe (APST).
+//! Checks of links and disks that sleep between requests: PCIe ASPM, and autonomous power states of
+//! NVMe controllers (APST).
 
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Checks the PCIe link policy, and for each NVMe controller its power states and its link.
+/// Checks the kernel's PCIe link policy, and for each NVMe controller its power states and its
+/// link.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(machine));
@@ -27,7 +29,8 @@ fn policy(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Checks whether the PCIe link of the device in `folder` may enter power-saving states.
+/// Checks whether the PCIe link of the device in `folder` may enter power-saving states. Returns
+/// `None` if the kernel does not say.
 pub(super) fn link(machine: &Machine, name: &str, folder: &str) -> Option<Finding> {
     let deep = format!("{folder}/link/l1_aspm");
     let states = [("L0s", format!("{folder}/link/l0s_aspm")), ("L1", deep.clone())];
@@ -50,8 +53,9 @@ pub(super) fn link(machine: &Machine, name: &str, folder: &str) -> Option<Findin
     })
 }
 
-/// Checks the latency tolerance below which a controller may choose its power states itself; zero
-/// disables that. Without APST there is no such file.
+/// Checks the latency tolerance within which the controller `name` may choose its power states
+/// itself; zero disables that. Returns `None` for a controller without APST, for which there is no
+/// file.
 fn autonomous_states(machine: &Machine, name: &str) -> Option<Finding> {
     let file = format!("sys/class/nvme/{name}/power/pm_qos_latency_tolerance_us");
     let found = machine.read(&file)?;

@@ -1,11 +1,11 @@
-//! Frequencies, idle states and threads of all processors.
+//! Checks of all processors: frequencies, idle states and hyper-threads.
 
 use std::collections::BTreeMap;
 
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Microseconds that a processor may take to wake from an idle state.
+/// The longest acceptable time that a processor takes to wake from an idle state, in microseconds.
 const WAKE_US_MAX: u64 = 20;
 
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
@@ -47,7 +47,8 @@ fn governors(machine: &Machine, cpus: &[String]) -> Option<Finding> {
     })
 }
 
-/// Checks the processor with the deepest idle state.
+/// Checks how long processors take to wake from their deepest enabled idle states. Returns `None`
+/// if the kernel lists no states.
 fn idle_states(machine: &Machine, cpus: &[String]) -> Option<Finding> {
     let deepest = |cpu: &String| {
         let folder = format!("sys/devices/system/cpu/{cpu}/cpuidle");

@@ -2,11 +2,11 @@
 
 use super::machine::{Cpus, Machine};
 
-/// A running `nearflash serve`.
+/// A running `nearflash serve` process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) pid: u32,
-    /// The processors that the server's workers may run on.
+    /// The processors that the threads of the server's workers may run on.
     pub(super) cpus: Cpus,
     /// The text of the server's `/proc/PID/limits`; `None` if it cannot be read.
     pub(super) limits: Option<String>,
@@ -14,7 +14,7 @@ pub(super) struct Server {
     pub(super) has_ring: Option<bool>,
 }
 
-/// Returns the running servers in the order of their process ids.
+/// Returns the running servers of the machine, in the order of their process ids.
 pub(super) fn find(machine: &Machine) -> Vec<Server> {
     let mut pids: Vec<u32> =
         machine.list("proc").iter().filter_map(|name| name.parse().ok()).collect();

@@ -1,11 +1,12 @@
-//! The limits of the server's process and its right to use io_uring. They are read from the
-//! server's process, not from this command's, and each finding names the process.
+//! Checks of a server's limits and of its right to use io_uring. They are read from the server's
+//! process, not from this command's, and each finding names the process.
 
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 use super::servers::Server;
 
-/// The folders of systemd's units. The first with the unit wins; all drop-ins apply.
+/// The folders with systemd's units. The first folder that has the unit wins, but the drop-ins of
+/// all folders apply.
 const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
 
 const UNIT: &str = "nearflash.service";
@@ -16,8 +17,8 @@ const FILES_MIN: u64 = 65_536;
 /// Minimum of locked memory in bytes that a server must be allowed: the buffers of a few workers.
 const LOCKED_MIN: u64 = 256 << 20;
 
-/// The hard limits of a process or unit: `None` if unknown, `u64::MAX` for no limit. `whose` follows
-/// the name of a limit.
+/// The hard limits of a process or unit on open files and on locked memory in bytes: `None` if
+/// unknown, `u64::MAX` for no limit. `whose` is text that follows the name of a limit.
 struct ProcessLimits {
     whose: String,
     files: Option<u64>,
@@ -33,7 +34,8 @@ pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     findings
 }
 
-/// Returns one finding about a running server, made of all that can be seen of it.
+/// Returns one finding about a running server, which combines all that can be seen of it; `None` if
+/// nothing can be seen.
 fn running(server: &Server) -> Option<Finding> {
     let limits = server.limits.as_deref().map(|text| of_process(String::new(), text));
     let parts: Vec<Finding> =
@@ -82,7 +84,8 @@ fn at_most(limit: u64, shift: u32, unit: &str) -> String {
     }
 }
 
-/// Returns the limits that a server would have: those of its systemd unit or of this process.
+/// Returns the limits of a server that would be started: those of its systemd unit or, without a
+/// unit, of this process.
 fn next_server(machine: &Machine) -> Option<ProcessLimits> {
     of_unit(machine).or_else(|| {
         let own = machine.read("proc/self/limits")?;
@@ -119,7 +122,8 @@ fn of_unit(machine: &Machine) -> Option<ProcessLimits> {
     Some(ProcessLimits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
 }
 
-/// Parses a limit of a unit (systemd.exec(5)); `None` if it is not understood.
+/// Parses a limit of a systemd unit (systemd.exec(5)), such as `64K`; `None` if it is not
+/// understood, `u64::MAX` for `infinity`.
 fn limit(text: &str) -> Option<u64> {
     if text == "infinity" {
         return Some(u64::MAX);
@@ -136,7 +140,8 @@ fn limit(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Checks the kernel's setting for io_uring.
+/// Checks the kernel's setting that disables io_uring. Returns `None` for a kernel without the
+/// setting.
 fn io_uring_setting(machine: &Machine) -> Option<Finding> {
     let disabled = machine.number("proc/sys/kernel/io_uring_disabled")?;
     let finding = Finding::good("io_uring_disabled", disabled.to_string());
@@ -158,7 +163,7 @@ fn io_uring_setting(machine: &Machine) -> Option<Finding> {
     })
 }
 
-/// Checks whether a server uses io_uring. `None` if this user may not see that.
+/// Checks whether a running server uses io_uring. Returns `None` if this user may not see that.
 fn ring(server: &Server) -> Option<Finding> {
     let finding = Finding::good("io_uring", "used");
     Some(match server.has_ring? {

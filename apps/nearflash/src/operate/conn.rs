@@ -68,7 +68,7 @@ fn ends(one: &Connection, deadline: u64) -> String {
     }
 }
 
-/// Returns the state of a connection in a sentence, and in a word or two for a table.
+/// Returns the state of a connection: as a sentence, and as a word or two for a table.
 fn state(one: &Connection) -> (&'static str, &'static str) {
     match (one.ending, one.can_move) {
         (true, _) => ("ends: no more requests are taken from it", "ends"),

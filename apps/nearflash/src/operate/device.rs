@@ -16,7 +16,8 @@ use super::table::{Side, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;
 
-/// Pause between queries of a recalibration's progress, and the maximum time to wait for its end.
+/// The pause between two queries of a recalibration's progress, and the maximum time to wait for
+/// its end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
@@ -51,7 +52,7 @@ pub(crate) enum DeviceCommand {
     Recalibrate(Recalibrate),
 }
 
-/// The error for `--accept` without anything to accept.
+/// The error text for `--accept` without `--now` or `--when-idle` while no model is held back.
 const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is held back, and begins \
                             nothing";
 
@@ -178,8 +179,8 @@ impl Recalibrate {
 }
 
 impl Recalibrate {
-    /// Accepts the model that is held back; fails if there is none. A measurement is never started,
-    /// as it would take long and cost the data of a scratch namespace.
+    /// Makes the server use the model that is held back; fails if there is none. Never starts a
+    /// measurement, which would take long and could cost the data of a scratch namespace.
     fn accept_held(&self, client: &mut Client) -> Result<Recalibration, Failure> {
         if self.scratch.is_some() || self.reads_only {
             return Err(Failure::from(format!("{ACCEPT_ALONE}: it says how to measure")));
@@ -250,7 +251,8 @@ fn drift_word(drift: &Drift) -> String {
     }
 }
 
-/// Formats one device, a line for each property.
+/// Returns the text about one device, a line for each property. `last` is its latest recalibration,
+/// if any.
 fn show(device: &DeviceStatus, last: Option<&Recalibration>) -> String {
     let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
     let mut lines = vec![
@@ -286,7 +288,7 @@ fn drift_text(drift: &Drift) -> String {
     }
 }
 
-/// Formats a recalibration, a line for each property.
+/// Returns the text about a recalibration, a line for each property.
 fn recalibration(told: &Recalibration) -> String {
     let phase = match told.phase {
         Phase::Waiting => "waits".to_owned(),

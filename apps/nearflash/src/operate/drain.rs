@@ -14,11 +14,12 @@ use super::{Common, Failure};
 /// The pause between two queries of the drain's progress.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// The time to wait for the server beyond the drain's own limit. A server waits for requests at
-/// devices without any limit.
+/// The time for which the command waits beyond the drain's own deadline, as a server waits for
+/// requests at devices without any limit.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Failed queries in a row that mean that the server has ended.
+/// The number of failed queries in a row after which the server counts as ended: nobody listens at
+/// its address.
 const SILENCE: u32 = 3;
 
 #[derive(Args, Clone, Debug)]
@@ -55,10 +56,10 @@ impl DrainCommand {
     }
 }
 
-/// Waits until the server has ended, and reports the progress.
+/// Waits until the drained server has ended, and prints the progress.
 ///
 /// # Errors
-/// The drain has not ended in its time, or its state is unknown.
+/// Fails if the server has not ended in time, or its state is unknown.
 fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     let limit = Duration::from_millis(begun.left_ms.unwrap_or_default()) + GRACE;
     let (clock, mut watch) = (Clock::start(), Watch::new(begun));
@@ -76,12 +77,12 @@ fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     Err(Failure::Words(watch.overdue()))
 }
 
-/// The latest knowledge of a draining server.
+/// What the command knows about a draining server from its latest answers.
 struct Watch {
     last: Drain,
-    /// Number of failed queries in a row.
+    /// Number of queries in a row for which no process listened at the server's address.
     silent: u32,
-    /// The error of the last query to the server; `None` if the server answered.
+    /// The error of the last query; `None` if the server answered it.
     unanswered: Option<String>,
 }
 
@@ -90,10 +91,11 @@ impl Watch {
         Watch { last, silent: 0, unanswered: None }
     }
 
-    /// Returns `true` if the server has ended. A server that cannot be reached may still serve.
+    /// Takes the result of a query, and returns `true` if the server has ended. A server that
+    /// cannot be reached may still serve.
     ///
     /// # Errors
-    /// The server refused the request.
+    /// Returns the problem if the server refused the query.
     fn look(&mut self, seen: Result<Drain, ClientError>) -> Result<bool, ClientError> {
         match seen {
             // Another one serves in its place.
@@ -108,7 +110,7 @@ impl Watch {
         Ok(self.silent == SILENCE)
     }
 
-    /// Returns the message for a server that has not ended in time.
+    /// Returns the error text for a server that has not ended in time.
     fn overdue(&self) -> String {
         match &self.unanswered {
             None => format!(
@@ -120,7 +122,7 @@ impl Watch {
     }
 }
 
-/// Returns true if the error shows that no process listens at the address.
+/// Returns `true` if the error shows that no process listens at the server's address.
 fn is_nobody_there(error: &ClientError) -> bool {
     let ClientError::Unreachable { address, error } = error else { return false };
     match error.kind() {

@@ -76,7 +76,8 @@ impl Set {
     }
 }
 
-/// Formats the settings of a device: its spec, and a line for each further setting in use.
+/// Returns the lines about a device's settings: its spec, and a line for each further setting in
+/// use.
 pub(super) fn lines_of(set: &DeviceSettings) -> Vec<String> {
     let switches = [
         ("correct_online", set.correct_online),

@@ -146,7 +146,7 @@ impl SubsystemCommand {
     }
 }
 
-/// Returns the empty string for `none`, as the API expects, and any other name unchanged.
+/// Returns the empty string for `none`, as the admin API expects, and any other name unchanged.
 fn none_is_empty(name: &String) -> String {
     if name == "none" { String::new() } else { name.clone() }
 }
@@ -490,7 +490,7 @@ fn show_listener(listener: &ListenerStatus) -> String {
     )
 }
 
-/// Returns the listener's state and, while it drains, its connections.
+/// Returns the state of a listener and, while it drains, the number of its connections.
 fn standing(listener: &ListenerStatus) -> String {
     match (listener.state, listener.connections) {
         (ListenerState::Open, _) => "open".to_owned(),
@@ -500,7 +500,8 @@ fn standing(listener: &ListenerStatus) -> String {
     }
 }
 
-/// Returns the states in which the listener shows namespaces.
+/// Returns the ANA states in which the listener shows namespaces, one for each subsystem that has a
+/// state of its own.
 fn access(listener: &ListenerStatus) -> String {
     let ana = listener.ana.iter();
     let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));

@@ -1,4 +1,4 @@
-//! Tables without lines: columns two blanks apart, numbers to the right.
+//! Tables of text without ruled lines: columns are two blanks apart, and numbers are on the right.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -10,7 +10,7 @@ pub(super) enum Side {
     Right,
 }
 
-/// Returns a table with these columns.
+/// Returns a table without rows, with these column titles and alignments.
 pub(super) fn table(columns: &[(&str, Side)]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -25,12 +25,12 @@ pub(super) fn table(columns: &[(&str, Side)]) -> Table {
     table
 }
 
-/// Returns the table's lines, without trailing blanks.
+/// Returns the table as lines of text, without trailing blanks.
 pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a title and its facts, one name and value a line.
+/// Returns a title and, below it, a line with the name and the value of each fact.
 pub(super) fn facts(title: &str, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
     let each = facts.iter().map(|(what, value)| format!("\n  {what:width$}  {value}"));

@@ -94,7 +94,8 @@ pub(crate) struct Promise {
 }
 
 impl Promise {
-    /// Returns the SLO, with options that are not given taken from `before`; `None` is best effort.
+    /// Returns the SLO that the options name; options that are not given keep their value in
+    /// `before`. Returns `None` for best effort: no option is given and `before` is `None`.
     fn over(&self, before: Option<Slo>) -> Result<Option<Slo>, String> {
         let names_any = self.latency.is_some()
             || self.iops.is_some()
@@ -143,7 +144,7 @@ pub(crate) struct Portion {
     note: Option<String>,
 }
 
-/// A bound of tokens a second, or none.
+/// The value of `--cap`: a maximum of tokens a second, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cap {
     None,
@@ -151,7 +152,8 @@ enum Cap {
 }
 
 impl Portion {
-    /// Returns the share, with options not given taken from `before`; `None` if none is given.
+    /// Returns the share that the options name; options that are not given keep their value in
+    /// `before`. Returns `None` if neither a weight nor a cap is given.
     fn over(&self, before: &Share) -> Option<Share> {
         (self.weight.is_some() || self.cap.is_some()).then(|| Share {
             weight: self.weight.unwrap_or(before.weight),
@@ -213,7 +215,8 @@ impl TenantCommand {
     }
 }
 
-/// Returns the change of a tenant that the options of `tenant set` name; fails if they name none.
+/// Returns the change of a tenant that the options of `tenant set` name; fails if they change
+/// nothing.
 fn patch(
     before: &TenantStatus,
     best_effort: bool,
@@ -262,7 +265,7 @@ fn judged(verdict: &Verdict) -> String {
     }
 }
 
-/// Formats one tenant, a line for each property.
+/// Returns the text about one tenant, a line for each property.
 fn show(tenant: &TenantStatus) -> String {
     let (measured, none) = (&tenant.measured, || "-".to_owned());
     let promise = tenant.slo.as_ref().map_or("none: best effort".to_owned(), |slo| {
@@ -302,7 +305,7 @@ fn show(tenant: &TenantStatus) -> String {
     facts(&format!("tenant {}", tenant.name), &each)
 }
 
-/// Formats a table of tenants with measured values beside promised ones.
+/// Returns the table of tenants, with measured values beside promised ones.
 fn list(tenants: &[TenantStatus]) -> String {
     use Side::{Left, Right};
     if tenants.is_empty() {
@@ -353,10 +356,11 @@ fn list(tenants: &[TenantStatus]) -> String {
     text(&table)
 }
 
-/// The factor above the promised rate from which a load counts as a burst and not as noise.
+/// The factor above the promised rate from which a tenant's load counts as a burst and not as
+/// noise.
 const BURST: f64 = 1.05;
 
-/// Returns the tenant's status in a word or two.
+/// Returns the tenant's status for the table, in a word or two.
 fn status(tenant: &TenantStatus) -> String {
     let measured = &tenant.measured;
     let Some(slo) = &tenant.slo else {

@@ -1,4 +1,4 @@
-//! `nearflash why`: the diagnosis of a tenant.
+//! `nearflash why`: the diagnosis of a tenant that is slow.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The rows of the tables, shared by the screen and by plain text.
+//! The rows of the tables of `nearflash top`, for the screen and for plain text.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use control::admin::{
 use super::state::Data;
 use lab::report::{number_text, time_text};
 
-/// The meaning of a figure, which decides its colour.
+/// The meaning of a cell's figure, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -19,7 +19,7 @@ pub(super) enum Tone {
     Dim,
 }
 
-/// A figure in a table: its text, and its value for sorting.
+/// A cell of a table: its text, and its number for sorting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) text: String,
@@ -42,7 +42,7 @@ const fn numbers(title: &'static str) -> Column {
     Column { title, is_number: true }
 }
 
-/// A table with its columns and rows.
+/// A table as columns and rows of cells.
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) columns: &'static [Column],
@@ -66,7 +66,8 @@ fn micros(us: f64) -> Figure {
     Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
 }
 
-/// Returns `≤ TIME` for the upper edge of a bucket in microseconds, or a dash without samples.
+/// Returns `≤ TIME` for the upper edge of a histogram's bucket in microseconds, or a dash for
+/// `None`.
 fn at_most(us: Option<f64>) -> Figure {
     us.map_or_else(none, |us| {
         let figure = micros(us);
@@ -79,7 +80,7 @@ fn percent(share: f64) -> Figure {
     Figure { text, number: share, tone: Tone::Plain }
 }
 
-/// Returns the figure of a rate in bytes per second.
+/// Returns a rate, given in bytes a second, with a fitting unit: `1.5 MB/s`.
 pub(super) fn rate(bytes: f64) -> Figure {
     let units = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)];
     let (unit, size) = units.into_iter().find(|(_, size)| bytes >= *size).unwrap_or(("B/s", 1.0));
@@ -96,7 +97,8 @@ impl Figure {
 }
 
 impl Rows {
-    /// Sorts by a column: numbers descending, words ascending.
+    /// Sorts the rows by a column: numbers descending, words ascending; the other way round if
+    /// `is_reversed`.
     pub(super) fn sort(&mut self, column: usize, is_reversed: bool) {
         let is_number = self.columns[column].is_number;
         self.rows.sort_by(|a, b| {
@@ -110,7 +112,7 @@ impl Rows {
     }
 }
 
-/// Returns the tenant's status in one or two words.
+/// Returns the tenant's status in one or two words, with a rank for sorting.
 fn status(tenant: &TenantStatus) -> Figure {
     let measured = &tenant.measured;
     let (word, tone, rank) = match (&tenant.slo, measured.slo_percentile_us) {
@@ -126,7 +128,7 @@ fn status(tenant: &TenantStatus) -> Figure {
     Figure { text: word.to_owned(), number: rank, tone }
 }
 
-/// Returns the table of tenants with their promises.
+/// Returns the table of tenants with their promises and what they get.
 pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("TENANT"),
@@ -168,7 +170,7 @@ pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     Rows { columns: &COLUMNS, rows: tenants.iter().map(row).collect() }
 }
 
-/// Returns the table of devices with their tokens.
+/// Returns the table of devices with their rates and tokens.
 pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("DEVICE"),
@@ -202,7 +204,7 @@ pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -
     Rows { columns: &COLUMNS, rows: devices.iter().zip(flows).map(row).collect() }
 }
 
-/// Returns the table of workers with the division of their time.
+/// Returns the table of workers with the parts of their time.
 pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
     const COLUMNS: [Column; 13] = [
         words("WORKER"),
@@ -241,7 +243,7 @@ pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
     Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
 }
 
-/// Returns the table of namespaces.
+/// Returns the table of namespaces with their rates.
 pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
     const COLUMNS: [Column; 7] = [
         words("NAMESPACE"),
@@ -268,7 +270,7 @@ pub(super) fn is_promised(tenant: &TenantStatus) -> bool {
     tenant.class == Class::LatencyCritical
 }
 
-/// Returns all tables as plain text.
+/// Returns all four tables as plain text, for `--once`.
 pub(super) fn plain(data: &Data) -> String {
     let tables = [
         tenants(&data.tenants),

@@ -1,4 +1,4 @@
-//! The state of the screen, and its changes by keys.
+//! The state of the screen of `nearflash top`, and its changes by keys.
 
 use std::ops::ControlFlow;
 
@@ -8,17 +8,18 @@ use ratatui::widgets::TableState;
 
 use super::rows::{self, Rows};
 
-/// The server's latest answers.
+/// The server's latest answers, which the screen shows.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     pub(super) tenants: Vec<TenantStatus>,
     pub(super) devices: Vec<DeviceStatus>,
     pub(super) flows: Flows,
-    /// The stages of the opened tenant's requests.
+    /// The latency histograms of the opened tenant's reads by stage; `None` if no tenant is opened
+    /// or it is gone.
     pub(super) stages: Option<Stages>,
 }
 
-/// A table of the screen.
+/// A table that the screen can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
     Tenants,
@@ -39,7 +40,7 @@ impl Tab {
         }
     }
 
-    /// Returns the name of the view that Enter opens, or `None` if there is no such view.
+    /// Returns the name of the view that Enter opens in this table, or `None` if it has none.
     pub(super) fn opens(self) -> Option<&'static str> {
         match self {
             Tab::Tenants => Some("one tenant"),
@@ -50,14 +51,14 @@ impl Tab {
     }
 }
 
-/// The sort order of a table.
+/// The sort order of a table: a column's index, and the direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     pub(super) column: usize,
     pub(super) is_reversed: bool,
 }
 
-/// The state of the screen.
+/// The state of the screen: the server's answers, and what the user has chosen to see.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) address: String,
@@ -65,16 +66,17 @@ pub(super) struct State {
     /// The error of the last query to the server; `None` if the server answers.
     pub(super) trouble: Option<String>,
     pub(super) tab: Tab,
-    /// The sort order of each table.
+    /// The sort order of each table, by the index of its [`Tab`].
     pub(super) orders: [Order; 4],
     pub(super) selected: TableState,
-    /// The row of the table whose details are shown, by its first word.
+    /// The row that is opened in a view of its own, by its first cell; `None` while the table is
+    /// shown.
     opened: Option<String>,
-    /// The text that the names of shown rows contain; empty for all rows.
+    /// The text that a row's name must contain for the row to be shown; empty for all rows.
     pub(super) search: String,
     pub(super) is_searching: bool,
     pub(super) shows_help: bool,
-    /// Number of columns that are scrolled out at the left.
+    /// Number of columns that are scrolled out of the screen at the left.
     pub(super) scrolled: usize,
     is_stale: bool,
 }
@@ -99,7 +101,7 @@ impl State {
         }
     }
 
-    /// Takes the server's answer, or the error.
+    /// Takes the server's latest answers, or the error of the query.
     pub(super) fn take(&mut self, looked: Result<Data, String>) {
         self.is_stale = false;
         match looked {
@@ -108,17 +110,18 @@ impl State {
         }
     }
 
-    /// Returns `true` if the screen shows something that was not queried yet.
+    /// Returns `true` if the screen shows a view whose data was not queried yet.
     pub(super) fn is_stale(&self) -> bool {
         self.is_stale
     }
 
-    /// Returns the name of the row that is opened in its own view, if any.
+    /// Returns the name of the row that is opened in a view of its own, if any.
     pub(super) fn opened(&self) -> Option<&str> {
         self.opened.as_deref()
     }
 
-    /// Returns the tenant whose details are shown, and so have to be queried.
+    /// Returns the name of the tenant that is opened, whose details have to be queried; `None` if
+    /// none is.
     pub(super) fn opened_tenant(&self) -> Option<&str> {
         self.opened().filter(|_| self.tab == Tab::Tenants)
     }
@@ -127,7 +130,7 @@ impl State {
         self.orders[self.tab as usize]
     }
 
-    /// Returns the shown table: the rows that match the search, sorted.
+    /// Returns the table that is shown: the rows that match the search, sorted.
     pub(super) fn rows(&self) -> Rows {
         let mut rows = match self.tab {
             Tab::Tenants => rows::tenants(&self.data.tenants),
@@ -142,7 +145,7 @@ impl State {
         rows
     }
 
-    /// Handles a key; `Break` ends the program.
+    /// Handles a key. Returns `Break` if the key ends the program.
     pub(super) fn press(&mut self, key: KeyEvent) -> ControlFlow<()> {
         let columns = self.rows().columns.len();
         let last = self.rows().rows.len().saturating_sub(1);
@@ -182,7 +185,7 @@ impl State {
         ControlFlow::Continue(())
     }
 
-    /// Handles a key while a search is typed.
+    /// Handles a key while the user types a search.
     fn type_in(&mut self, code: KeyCode) {
         match code {
             KeyCode::Char(letter) => self.search.push(letter),

@@ -1,4 +1,4 @@
-//! The screen: a line of totals, a table, and a line of keys.
+//! The screen of `nearflash top`: a line of totals, a table or a view, and a line of keys.
 
 mod drill;
 
@@ -16,13 +16,14 @@ use lab::report::{number_text, time_text};
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Maximum length of a histogram's bar in characters.
+/// Maximum length of a histogram's bar, in characters.
 const BAR: usize = 24;
 
-/// Width of the column before the histograms' bars, with the upper edge of each row's latencies.
+/// Width in characters of the column before the histograms' bars, which shows the upper edge of
+/// each row's latencies.
 const EDGE: usize = 11;
 
-/// The keys and their effects.
+/// The keys and their effects, for the help.
 const KEYS: [(&str, &str); 9] = [
     ("1-4, Tab", "another table"),
     ("↑ ↓, PgUp, PgDn, Home, End", "another row"),
@@ -106,7 +107,8 @@ fn style_of(tone: Tone) -> Style {
     }
 }
 
-/// Returns the line of the server's totals or, if the server does not answer, of the error.
+/// Returns the line of the server's totals or, if the server does not answer, the first line of the
+/// error.
 fn summary(state: &State, width: u16) -> Line<'static> {
     if let Some(why) = &state.trouble {
         let first = why.lines().next().unwrap_or_default().to_owned();
@@ -176,7 +178,8 @@ fn keys(keys: &[(&str, &str)]) -> Line<'static> {
     Line::from(each.collect::<Vec<_>>())
 }
 
-/// Draws the table. Returns a line with the numbers of columns hidden to the left and the right.
+/// Draws the table that is shown. Returns a line with the numbers of columns hidden to the left and
+/// to the right.
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'static> {
     let (rows, order) = (state.rows(), state.order());
     if rows.rows.is_empty() {
@@ -225,7 +228,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'sta
     Line::from(format!("{before}{}", count(&right, format!("  {} columns →", right.len()))))
 }
 
-/// Returns the width of a column in characters, with room for the mark of the sort order.
+/// Returns the width of column `n` in characters, with room for the mark of the sort order.
 fn width(rows: &Rows, n: usize) -> usize {
     let cells = rows.rows.iter().map(|row| row[n].text.chars().count());
     let width = cells.chain([rows.columns[n].title.chars().count() + 1]).max().unwrap_or(1);
@@ -233,8 +236,9 @@ fn width(rows: &Rows, n: usize) -> usize {
     if rows.columns[n].is_number { width } else { width.min(32) }
 }
 
-/// Returns the columns that fit whole: the first, the one sorted by, and as many of the others as
-/// there is room for, without the first `scrolled`. Figures without first digits would mislead.
+/// Returns the indices of the columns to draw in `room` characters: the first, the one sorted by,
+/// and the columns behind the first `scrolled` ones that fit whole. Figures without their first
+/// digits would mislead.
 fn fitting(rows: &Rows, sorted: usize, room: usize, scrolled: usize) -> Vec<usize> {
     let gap = 2;
     let needed = |n: usize| width(rows, n) + gap;
@@ -282,7 +286,7 @@ fn draw_gone(frame: &mut Frame<'_>, area: Rect, text: &'static str) {
     frame.render_widget(Paragraph::new(text).style(DIM).alignment(Alignment::Center), area);
 }
 
-/// Returns a line with a name and a value.
+/// Returns a line with a name in a column of its own, and a value.
 fn fact(name: &str, value: String) -> Line<'static> {
     Line::from(vec![Span::styled(format!("{name:<16}"), DIM), Span::raw(value)])
 }
@@ -342,7 +346,7 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
     ]
 }
 
-/// Returns a bar with a length in eighths of a character.
+/// Returns a horizontal bar of `eighths` / 8 characters.
 fn bar(eighths: usize) -> String {
     let mut bar = "█".repeat(eighths / 8);
     if let Some(rest) = (eighths % 8).checked_sub(1) {
@@ -351,8 +355,9 @@ fn bar(eighths: usize) -> String {
     bar
 }
 
-/// Returns the rows of histograms that have counts: upper edge in microseconds, and the counts. If
-/// there are more than `most`, neighbours with the fewest counts become one row.
+/// Returns the rows of the histograms of a tenant's reads: the upper edge in microseconds (`None`:
+/// no bound), and the counts of latency, scheduler, device and reply. If there are more than `most`
+/// rows, neighbours with the fewest counts become one.
 fn bars_of(stages: &Stages, most: usize) -> Vec<(Option<f64>, [u64; 4])> {
     let columns = [&stages.latency, &stages.scheduler, &stages.device, &stages.reply];
     let counts = |n: usize| columns.map(|column| column.get(n).copied().unwrap_or(0));
@@ -375,7 +380,8 @@ fn bars_of(stages: &Stages, most: usize) -> Vec<(Option<f64>, [u64; 4])> {
     rows
 }
 
-/// Returns the bars of the latency and of each stage, side by side, in an area of this size.
+/// Returns the lines of four histograms side by side, of the latency and of each stage, in an area
+/// of `width` times `height` characters.
 fn histograms(stages: &Stages, width: usize, height: usize) -> Vec<Line<'static>> {
     let longest = (width.saturating_sub(EDGE) / 4).saturating_sub(2).clamp(4, BAR);
     let title = |text: &str| Span::styled(format!("{text:<width$}", width = longest + 2), BOLD);

@@ -1,4 +1,5 @@
-//! Views of a device, with its tokens and their spenders, and of a worker, with its time's parts.
+//! Views of one device, with its tokens and the tenants that spend them, and of one worker, with
+//! the parts of its time.
 
 use control::admin::{self, DriftState, FlowOfDevice, FlowOfWorker, StageTails};
 use ratatui::Frame;
@@ -12,14 +13,14 @@ use crate::top::rows;
 use crate::top::state::Data;
 use lab::report::{number_text, time_text};
 
-/// The parts of a worker's time, in the order of the API.
+/// The parts of a worker's busy time, in the order in which the admin API lists them.
 const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];
 
 fn whole(number: f64) -> String {
     number_text(number.round())
 }
 
-/// Draws facts above, and a titled list below.
+/// Draws lines of facts above, and a list with a title below.
 fn draw_both(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -36,7 +37,8 @@ fn draw_both(
     frame.render_widget(Paragraph::new(list), inner);
 }
 
-/// Returns a tenant's tokens in the last second.
+/// Returns the text about a tenant's tokens in the last second: reserved, spent, donated and
+/// borrowed.
 pub(super) fn tokens_of(tenant: &admin::TenantStatus) -> String {
     let measured = &tenant.measured;
     format!(
@@ -121,7 +123,7 @@ fn device_facts(device: &admin::DeviceStatus, flow: &FlowOfDevice) -> Vec<Line<'
     ]
 }
 
-/// Returns the table of a device's tenants, by the tokens that they spend.
+/// Returns the table of a device's tenants in the last second, the largest spender of tokens first.
 fn tenants_on(tenants: &[admin::TenantStatus], device: &str) -> Vec<Line<'static>> {
     let mut own: Vec<_> = tenants.iter().filter(|one| one.device == device).collect();
     own.sort_by(|a, b| b.measured.tokens.total_cmp(&a.measured.tokens));
@@ -174,7 +176,7 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     draw_both(frame, area, facts, "what its busy time goes into", shares(flow));
 }
 
-/// Returns a bar for each part of a worker's time.
+/// Returns a line with a bar for each part of a worker's busy time.
 fn shares(flow: &FlowOfWorker) -> Vec<Line<'static>> {
     let line = |(what, share): (&str, f64)| {
         let eighths = (share / 100.0 * (2 * BAR * 8) as f64).ceil() as usize;
