@@ -38,7 +38,7 @@ pub struct Case {
     pub spare_per_mille: u32,
     /// The distribution of writes over the pages.
     pub skew: Skew,
-    /// The policy by which the collector chooses segments.
+    /// The policy of the volume: its streams, and the choice of segments to collect.
     pub policy: Policy,
     /// Number of one-page writes in flight.
     pub depth: u32,

@@ -6,8 +6,8 @@ use contract::Status;
 
 use crate::layout::VERSION_THIN;
 
-/// The reason why a volume was not created or opened. Unless a member [failed](Error::Failed), the
-/// members are as they were.
+/// The reason why a volume was not created or opened. Members are named by their index, from zero.
+/// Unless a member [failed](Error::Failed), the members are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,27 +19,28 @@ pub enum Error {
     TooLarge,
     /// A thin volume shall have no pages, or more than the map can name.
     VirtualSize,
-    /// A member already belongs to a volume.
+    /// This member already belongs to a volume.
     InUse(usize),
-    /// A member belongs to no volume.
+    /// This member belongs to no volume.
     NoVolume(usize),
-    /// Both copies of a member's superblock are damaged.
+    /// Both copies of this member's superblock are damaged.
     Damaged(usize),
-    /// A member has a format of this version, which is unknown here.
+    /// This member has a format of this version, which is unknown here.
     Version(usize, u16),
-    /// A member belongs to another volume than the first.
+    /// This member belongs to another volume than member 0.
     Foreign(usize),
-    /// A member stands in another member's place, which is the second number.
+    /// The member that was named at the first index belongs at the second one.
     Order(usize, usize),
-    /// This many members were named, and the volume has another number of them.
+    /// The volume has not as many members as were named: first the number that was named, then that
+    /// of the volume.
     Count(usize, usize),
-    /// A member is smaller than it was.
+    /// This member is smaller than the volume on it.
     Shrunk(usize),
     /// The page with this index of the checkpoint is damaged.
     Checkpoint(u32),
     /// A durable batch of this segment is damaged, and a later one is sound.
     Batch(u32),
-    /// A member failed to read, write or flush.
+    /// This member failed to read, write or flush, with this status.
     Failed(usize, Status),
     /// The log since the checkpoint is longer than this version ever makes it.
     Log,

@@ -20,7 +20,7 @@ pub(crate) const SUPERBLOCK_PAGES: u64 = 2;
 /// Maximum number of members.
 pub const MEMBERS_MAX: usize = 32;
 
-/// Maximum number of pages of one request, and of one batch.
+/// Maximum number of pages of one read or write, and of data in one batch.
 pub const BATCH_PAGES_MAX: u32 = 256;
 
 /// Maximum number of pages of a commit: with its list it fills the largest request.

@@ -1,5 +1,5 @@
 //! The structures on the media: superblock, batch header, checkpoint page. All are little-endian
-//! and end in a CRC-32C; all carry the version of the format.
+//! and have a CRC-32C. Superblocks and batch headers carry the version of the format.
 //!
 //! | structure | bytes | place |
 //! |---|---|---|
@@ -89,7 +89,7 @@ pub struct Superblock {
     pub member: U16,
     /// Number of members.
     pub members: U16,
-    /// Number of streams, which is the number of logs.
+    /// Number of streams. The log of lone writes is none of them.
     pub streams: u8,
     /// 1 if the volume was closed in order and not opened since.
     pub clean: u8,
@@ -143,7 +143,8 @@ pub struct BatchHead {
     pub records: U16,
     /// [`FLAG_ATOMIC`], or zero.
     pub flags: u8,
-    /// Number of the stream whose log has the batch.
+    /// Number of the stream whose log has the batch; in the log of lone writes, the number of
+    /// streams.
     pub stream: u8,
     /// Version of the format, always [`VERSION`].
     pub version: U16,
@@ -242,7 +243,8 @@ pub struct SegmentRecord {
     pub last: U64,
     /// The number of times the segment was opened.
     pub wear: U32,
-    /// Number of the stream whose log has the segment.
+    /// Number of the stream whose log has the segment; in the log of lone writes, the number of
+    /// streams.
     pub stream: u8,
     /// 1 if the segment is open.
     pub open: u8,

@@ -1,5 +1,5 @@
-//! The logs of a volume: each stream has one, with an open segment, a batch that fills and a batch
-//! in flight.
+//! The logs of a volume: each stream has one, and lone writes may have one. A log has an open
+//! segment, a batch that fills and a batch in flight.
 //!
 //! At most one batch of a log is in flight. So the batches of a segment complete in order, and a
 //! flush that covers a batch covers those before it. While one is in flight the next one fills: a
@@ -51,7 +51,8 @@ pub(crate) struct Batch {
     limit: usize,
     /// Stamp of the batch, set when it is closed.
     pub(crate) base: u64,
-    /// The lowest stamp of a host's page in the batch, set when the batch is closed.
+    /// Stamp of the batch's first copy, set when the batch is closed. Repeating a failed batch
+    /// keeps it.
     pub(crate) first: u64,
     pub(crate) offset: u32,
     /// The part of header and data that is being written, or was last: its first page and its end,
@@ -176,7 +177,7 @@ impl Batch {
     }
 }
 
-/// The log of one stream.
+/// The log of one stream, or of lone writes.
 pub(crate) struct Log {
     /// The open segment; `None` before the first batch and after a failure.
     pub(crate) segment: Option<u32>,

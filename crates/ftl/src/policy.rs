@@ -71,8 +71,9 @@ impl Policy {
         matches!(self.victims, Victims::GreedyWindow { .. })
     }
 
-    /// Returns the choice of victims while hosts write all pages equally often, if `even`, or not:
-    /// the age of a segment then tells nothing about its pages.
+    /// Returns the rule for the choice of victims. While hosts write all pages equally often
+    /// (`even`), the age of a segment tells nothing about its pages, so a rule by age becomes one
+    /// by live pages alone.
     pub fn victims(self, even: bool) -> Victims {
         match self.victims {
             Victims::AgeBenefit if even => Victims::GreedyWindow { percent: 100 },

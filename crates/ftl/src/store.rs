@@ -180,7 +180,7 @@ impl Store {
         self.upkeep.reserve
     }
 
-    /// Follows the trend with the reserve: even writes and their moves take one stream. A larger
+    /// Adapts the reserve to the trend: even writes and their moves take one stream. A larger
     /// reserve is built by the collector, one segment after the other, so that no write waits for
     /// all of it.
     pub(crate) fn settle_reserve(&mut self) {

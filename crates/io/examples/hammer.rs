@@ -1,6 +1,6 @@
-//! A client with minimal overhead: it keeps `depth` requests of protocol `reflex` version 1 in
-//! flight on each connection and counts the bytes of the replies without parsing them (except for
-//! the first header of each connection). One thread, which spins.
+//! A client with minimal overhead: it keeps `queue_depth` requests of protocol `reflex` version 1
+//! in flight on each connection and counts the bytes of the replies without parsing them (except
+//! for the first header of each connection). It has one thread, which spins.
 
 #![allow(clippy::disallowed_methods, reason = "a load generator reads the clock")]
 

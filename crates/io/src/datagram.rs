@@ -26,8 +26,8 @@ const WORKER_AT: usize = offset_of!(PacketHead, association) + 3;
 /// lowest bit of a cookie is always set, so this is not its first byte.)
 const CHANCE_AT: usize = size_of::<PacketHead>() + offset_of!(PacketHelloBody, cookie) + 1;
 
-/// Further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel frees the sockets
-/// of a killed server a moment after its end, with its ring.
+/// Maximum number of further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel
+/// frees the sockets of a killed server a moment after its end, with its ring.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 

@@ -159,7 +159,7 @@ pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
     }
 }
 
-/// Returns the network address of a peer, unless it came over a Unix socket.
+/// Returns the IP address and port of a peer; `None` if it came over a Unix socket or Ethernet.
 pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
     peer.address()
 }

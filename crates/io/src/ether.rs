@@ -32,8 +32,8 @@ const CLIENT_PORTS: u16 = 0x8000;
 /// Number of random ports that a client tries to claim.
 const CLIENT_TRIES: usize = 16;
 
-/// Attempts that may fail as the kernel has not freed the sockets of a killed server, `PAUSE`
-/// apart.
+/// Maximum number of repetitions, `PAUSE` apart, of an attempt that fails because the kernel has
+/// not freed the sockets of a killed server yet.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 

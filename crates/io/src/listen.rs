@@ -56,8 +56,8 @@ impl TcpOptions {
     }
 }
 
-/// Further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel frees the
-/// listeners of a killed server a moment after its end, with its ring.
+/// Maximum number of further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel
+/// frees the listeners of a killed server a moment after its end, with its ring.
 const BIND_TRIES: u32 = 50;
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-/// A handle to a process, which stays its own even after the process has ended.
+/// A handle to a process. After the process's end it never stands for a later process of the same
+/// number.
 #[derive(Debug)]
 pub struct Process {
     pidfd: OwnedFd,

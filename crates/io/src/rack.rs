@@ -22,7 +22,7 @@ pub struct Shelved {
 }
 
 impl Shelved {
-    /// Returns the socket.
+    /// Returns the connection's socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

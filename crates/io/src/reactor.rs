@@ -69,9 +69,9 @@ pub trait Network: Dial + Transport + Sized {
     /// Closes a listener. Connections that came by the listener stay.
     fn unlisten(&mut self, id: ListenerId);
 
-    /// Stops or resumes accepting. Meanwhile arrivals wait in the kernel, or try again. A
-    /// [`stop_listening`](Transport::stop_listening) meanwhile leaves the sockets to another
-    /// process; so connections over packets end.
+    /// Stops accepting connections, or resumes it. While it is stopped, new connections wait in the
+    /// kernel, or their clients try again. A [`stop_listening`](Transport::stop_listening) in that
+    /// time leaves the sockets to another process, so that connections over packets end.
     fn hold(&mut self, is_held: bool);
 
     /// Refuses new connections of a listener if `refuses`, or accepts them again.

@@ -15,7 +15,7 @@ use crate::tls::Secured;
 /// Maximum number of sockets that a worker has given away and that are still on the rack.
 const GIVEN_MAX: usize = 256;
 
-/// Maximum number of sockets on the rack, counting those from other processes.
+/// Number of sockets on the rack from which on no more are taken over from other processes.
 const LANDING_MAX: usize = 4096;
 
 /// The distribution of new connections: each goes to the worker that has the fewest, whichever
@@ -70,7 +70,7 @@ pub(crate) fn turned_away() {
 }
 
 impl Spread {
-    /// Returns a distribution over `workers` workers, of which there may be 64.
+    /// Returns a distribution over `workers` workers, at most 64.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {

@@ -16,13 +16,13 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::{Error, Process, UnixPath};
 
-/// Further attempts to bind a socket whose path still answers, `PAUSE` apart. The kernel frees the
-/// listeners of a killed server a moment after its end, with its ring.
+/// Maximum number of further attempts to bind a socket whose path still answers, `PAUSE` apart. The
+/// kernel frees the listeners of a killed server a moment after its end, with its ring.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Further attempts, `PAUSE_AFTER_DEATH` apart, while the socket answers although the process that
-/// listened has ended: on a busy machine the kernel takes seconds to free a ring. The socket is
-/// never taken away, since an upgrade may have passed it to a successor.
+/// Maximum number of further attempts, `PAUSE_AFTER_DEATH` apart, while the socket answers although
+/// the process that listened has ended: on a busy machine the kernel takes seconds to free a ring.
+/// The socket is never taken away, since an upgrade may have passed it to a successor.
 const TRIES_AFTER_DEATH: u32 = 150;
 const PAUSE_AFTER_DEATH: Duration = Duration::from_millis(100);
 
@@ -297,10 +297,10 @@ mod tests {
         UnixStream::connect(path.as_path()).unwrap();
     }
 
-    /// The variable that makes this program listen on its standard input, and end.
+    /// The environment variable that makes this test program listen on its standard input, and end.
     const LISTEN: &str = "NEARFLASH_TEST_LISTEN";
 
-    /// Returns a socket at the path that a process listened on that has ended.
+    /// Returns a socket bound to the path, on which a process listened that has ended.
     fn socket_of_the_dead(path: &UnixPath) -> OwnedFd {
         let socket = new_socket(SocketFlags::CLOEXEC).unwrap();
         rustix::net::bind(&socket, &address(path)).unwrap();

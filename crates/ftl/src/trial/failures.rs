@@ -183,8 +183,8 @@ fn a_failed_batch_goes_to_another_segment_and_the_third_failure_ends_writes() {
     run.turn().unwrap();
 }
 
-/// Returns the members of a run whose process died after three writes of two pages, and the page of
-/// the middle one's header. `flushed` of the writes are durable.
+/// Returns the members of a run whose process died after three writes of two pages, and the
+/// member's page where the middle one's header lies. `flushed` of the writes are durable.
 fn three_batches(flushed: usize) -> (Members, u64) {
     let sizes = Sizes { members: 1, member_pages: 400, segment_pages: 16, ..SIZES };
     let mut run = Run::new(&sizes, 9, None);

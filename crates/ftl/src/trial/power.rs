@@ -193,7 +193,8 @@ fn no_crash_amid_lone_writes_loses_tears_or_revives() {
     assert!(lone > 10 * count, "the trials have lone writes: {lone}");
 }
 
-/// While a volume is being closed, no host's write lets the collector read its next page.
+/// While a volume is being closed, no host's write lets the collector read its next page. The
+/// volume must still be closed.
 #[test]
 fn a_volume_that_collects_is_closed() {
     for count in 0..40 {

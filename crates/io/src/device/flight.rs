@@ -1,7 +1,7 @@
 //! A request on its way through the kernel, over a ring or a pool of threads.
 //!
 //! A request may take several system calls: short transfers continue, refused calls fall back to
-//! others, forced unit access may need a sync. [`Flight::operation`] returns the next call,
+//! others, forced unit access may need a sync. [`Flight::call`] returns the next call,
 //! [`Flight::advance`] takes its result.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,7 +34,8 @@ pub(super) struct Flight {
     progress: u64,
     step: Step,
     repeats: u8,
-    /// The slot of an atomic write in the journal, from its first step to its last.
+    /// The journal slot of a large atomic write, from its first system call to its last; `None` for
+    /// other requests.
     journal: Option<JournalSlot>,
     /// The status with which a journaled write ends once its record is cleared.
     outcome: Status,

@@ -26,8 +26,8 @@ pub(super) const SLOTS: usize = 4;
 /// Bytes of a header in the file; only the first [`RECORD_BYTES`] are used.
 pub(super) const HEADER_BYTES: usize = 4096;
 const RECORD_BYTES: usize = 48;
-/// Bytes of data in a slot: the largest request with the rest of its first and last granule, for
-/// any granule up to 64 KiB.
+/// Maximum number of bytes of data in a slot: the largest request with the rest of its first and
+/// last granule, for any granule up to 64 KiB.
 pub(super) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * GRANULE_BYTES_MAX;
 /// The largest granule of a file with a journal.
 pub(super) const GRANULE_BYTES_MAX: usize = 64 << 10;

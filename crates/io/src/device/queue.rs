@@ -45,7 +45,7 @@ enum Place {
 }
 
 impl FileQueue {
-    /// The default number of requests in flight.
+    /// Maximum number of requests in flight.
     pub const DEPTH: usize = 256;
 
     /// Returns a queue of [`FileQueue::DEPTH`] requests to `volume` on the calling thread's ring,

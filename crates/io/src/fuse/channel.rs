@@ -86,7 +86,7 @@ pub struct Channel {
     in_service: usize,
     depth: usize,
     events: Vec<RingEvent>,
-    /// `true` once the file system is not mounted any more.
+    /// `true` once the file system is not mounted any more, or the kernel has refused a message.
     has_ended: bool,
     failure: Option<io::Error>,
 }

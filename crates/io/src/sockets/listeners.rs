@@ -16,7 +16,7 @@ pub(crate) struct Listening {
     /// `true` if accepts may be pending: over io_uring an accept is in flight; over epoll
     /// connections may wait, until an accept finds none.
     pub(crate) is_active: bool,
-    /// `true` if new connections are refused.
+    /// `true` if new connections of the listener are refused.
     pub(crate) refuses: bool,
 }
 
@@ -24,7 +24,8 @@ pub(crate) struct Listening {
 #[derive(Debug, Default)]
 pub struct Listeners {
     pub(crate) all: Vec<Listening>,
-    /// The time at which to accept again after a failed accept; `None` if none has failed.
+    /// The time at which to accept again, after an accept failed or the kernel ended it; `None` if
+    /// there is no need.
     pub(crate) again: Option<Instant>,
     /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,

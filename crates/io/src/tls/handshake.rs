@@ -71,7 +71,7 @@ enum Step {
     Done,
 }
 
-/// A handshake on a socket.
+/// A TLS handshake on a nonblocking socket, with the part of the connection before it.
 pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     side: Side,

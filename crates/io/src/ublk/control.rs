@@ -95,8 +95,8 @@ impl Control {
         Ok(parameters)
     }
 
-    /// Creates the block device of a device whose queues this process serves. The kernel reads its
-    /// partition table meanwhile.
+    /// Creates the block device, `/dev/ublkbN`, of a device whose queues this process serves. The
+    /// kernel reads its partition table meanwhile.
     ///
     /// # Errors
     /// Fails if the driver refuses to start the device.
@@ -128,10 +128,10 @@ impl Control {
         self.tell(ControlCode::DELETE_DEVICE_LATER, device, 0)
     }
 
-    /// Prepares a device whose former server has ended for this process.
+    /// Prepares a device, whose former server has ended, to be served by this process.
     ///
     /// # Errors
-    /// Fails with `EBUSY` while the kernel has not yet taken the end of the predecessor in.
+    /// Fails with `EBUSY` until the kernel has noticed the predecessor's end.
     pub fn start_recovery(&mut self, device: u32) -> io::Result<()> {
         self.tell(ControlCode::START_RECOVERY, device, 0)
     }

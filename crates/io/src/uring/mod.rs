@@ -65,7 +65,8 @@ impl Uring {
         self.leave(table, index);
     }
 
-    /// Processes the completion of a send of whole frames.
+    /// Processes the completion of a send. A send that the kernel has not taken whole ends the
+    /// connection.
     fn sent(&mut self, table: &mut Table, index: u32, result: i32) {
         let conn = &mut table[index];
         let block = conn.kernel.sending.take().expect("a send was in flight");

@@ -130,7 +130,8 @@ struct Level {
 }
 
 impl Level {
-    /// The initial number of buffers, which fit into a core's second-level cache with other data.
+    /// The initial and least number of buffers, which fit into a core's second-level cache with
+    /// other data.
     const LEAST: usize = 64;
 
     /// Number of buffers that the kernel fills in a period.
