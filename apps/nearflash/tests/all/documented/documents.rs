@@ -1,5 +1,5 @@
-//! Tests that the documents are true: examples are the files that compile, configurations are
-//! accepted, options exist, and every key is explained.
+//! Tests that the documents are true: their examples are the files that compile, their
+//! configurations are accepted, the options that they name exist, and every key is explained.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the fenced blocks of a document in this language, each with the line before its fence.
+/// Returns the text of each fenced block of a document in this language, with the line before its
+/// fence.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {
     let fence = format!("```{language}");
     let (mut found, mut before, mut lines) = (Vec::new(), "", text.lines());
@@ -31,7 +32,7 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {
     found
 }
 
-/// Returns a source without the documentation at its top.
+/// Returns the source of an example without the `//!` comment at its top.
 fn without_head(source: &str) -> String {
     let body = source.lines().skip_while(|line| line.starts_with("//!") || line.is_empty());
     body.collect::<Vec<_>>().join("\n") + "\n"
@@ -87,7 +88,7 @@ fn configurations_of_the_documents_are_understood() {
     }
 }
 
-/// Returns the keys of a table of the configuration, as the program lists them in its error for an
+/// Returns the keys of a table of the configuration. The program lists them in its error for an
 /// unknown key.
 fn keys(table: &str) -> Vec<String> {
     let (code, said) = Launch::config(&format!("{table}\nno_such_key = 1")).with("--check").fail();
@@ -140,7 +141,7 @@ fn defaults_of_the_limits_are_those_of_the_program() {
     }
 }
 
-/// Returns the help of a command, or of a subcommand.
+/// Returns the help text of a command, given by its words.
 fn help(command: &[&str]) -> String {
     let ran = Command::new(env!("CARGO_BIN_EXE_nearflash"))
         .args(command)
@@ -160,7 +161,8 @@ fn listed_commands(help: &str) -> Vec<&str> {
     names.filter(|name| !name.is_empty() && *name != "help").collect()
 }
 
-/// Returns the pages for readers: the README and the documents, without results and decisions.
+/// Returns the paths of the pages for readers: the README and the documents, without results and
+/// decisions.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_owned()];
     let mut folders = vec!["docs".to_owned()];
@@ -179,7 +181,8 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// Returns the calls of `nearflash` in the `sh` blocks of a page, without comments.
+/// Returns the command lines that call `nearflash` in the `sh` blocks of a page, without their
+/// comments.
 fn shown_calls(text: &str) -> Vec<&str> {
     let (mut language, mut calls) = (None, Vec::new());
     for line in text.lines().map(str::trim) {

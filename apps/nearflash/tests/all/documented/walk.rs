@@ -1,4 +1,4 @@
-//! Tests that the walk-throughs of the documents work: their commands run, and print what the
+//! Tests that the walk-throughs in the documents work: their commands run, and print what the
 //! documents show.
 
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{PATIENCE, free_port, wait_until};
 
-/// A fenced block of a document: its language and its text. `mark` is what the line before the
-/// block calls it: the server's configuration, or a file.
+/// A fenced block of a document: its language, its text and its mark. The mark stands in a comment
+/// on the line before: `server` for a command that serves, or the name of a file to write.
 struct Block {
     language: String,
     text: String,
@@ -31,7 +31,7 @@ fn blocks(document: &str) -> Vec<Block> {
     found
 }
 
-/// Returns a shell that runs a script in a folder, with the program under test in its path.
+/// Returns a shell that will run `script` in `folder`, with the program under test in its path.
 fn shell(folder: &Path, script: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_nearflash"));
     let path = std::env::var("PATH").unwrap();
@@ -66,8 +66,8 @@ fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
     assert_eq!((ran, compared), (3, 2));
 }
 
-/// Carries out a document's commands. Returns how many commands ran, and for how many of them the
-/// output was compared.
+/// Carries out the blocks of the document at `path`, after `edit` has changed its text. Returns how
+/// many commands ran, and how many outputs were compared with the document.
 fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     let blocks = blocks(&edit(std::fs::read_to_string(document).unwrap()));

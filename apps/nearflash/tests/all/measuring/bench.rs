@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 
-/// Runs a bench that must succeed, and returns its output in JSON.
+/// Runs a `bench` of half a second that must succeed, and returns its output in JSON.
 fn json(words: &str) -> Value {
     let output = bench(&format!("{words} --json --warmup 0.1 --seconds 0.5"));
     let said = text(&output.stdout);
@@ -46,7 +46,8 @@ fn local_devices_and_servers_are_measured_alike() {
     }
 }
 
-/// The reader of the output closes it early, as in `nearflash bench … | head -1`.
+/// Checks that a command ends quietly if the reader of its output closes it early, as in `nearflash
+/// bench … | head -1`.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let config = tempfile::NamedTempFile::new().unwrap();

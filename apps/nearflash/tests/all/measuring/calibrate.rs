@@ -182,7 +182,7 @@ fn preconditioning_writes_everything() {
     assert_eq!((content.len(), empty), (16 << 20, 0));
 }
 
-/// Returns `true` if a process handles this signal itself.
+/// Returns `true` if the process has a handler of its own for the signal.
 fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("it is told");

@@ -14,8 +14,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 
-/// Act 1 gives equal results on every machine. A machine that runs other tests may break live
-/// promises, but never keeps the promises that are broken without the scheduler.
+/// Checks the demo's output. Act 1 gives equal results on every machine. A machine that runs other
+/// tests may break promises of act 2, but never keeps those that are broken without the scheduler.
 #[test]
 #[ignore = "full: measures a real server in real time"]
 fn the_demo_shows_promises_without_the_scheduler_and_with_it() {

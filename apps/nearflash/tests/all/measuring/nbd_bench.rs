@@ -19,14 +19,14 @@ fn json(words: &str) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// Returns the message of a `bench` that fails.
+/// Returns the error message of a `bench` that must fail.
 fn refused(words: &str) -> String {
     let output = bench(words);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
     String::from_utf8(output.stderr).expect("it is text")
 }
 
-/// Starts a server of two exports; the second is read-only.
+/// Starts a server of two NBD exports, of which the second is read-only.
 fn server(listen: &str) -> Server {
     let text = format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\

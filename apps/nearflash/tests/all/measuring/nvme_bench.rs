@@ -8,7 +8,7 @@ use serde_json::Value;
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
 
-/// A key for tests, which keeps nothing secret.
+/// The key of a host, for tests only: it is published here.
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 const CONTROLLER_KEY: &str = "DHHC-1:00:TU5PUFFSU1RVVldYWVpbXF1eX2BhYmNkZWZnaGlqa2xTPNDK:";
 
@@ -27,15 +27,15 @@ fn json(words: &str, keys: &[(&str, &str)]) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// Runs a bench that must fail, and returns its message.
+/// Runs a `bench` that must fail, and returns its error message.
 fn refused(words: &str, keys: &[(&str, &str)]) -> String {
     let output = bench(words, keys);
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
     String::from_utf8(output.stderr).expect("it is text")
 }
 
-/// Starts a server with a subsystem of two namespaces, the second of them read-only, and this more
-/// of configuration.
+/// Starts a server with a subsystem of two namespaces, of which the second is read-only. `more` is
+/// added to the configuration of the subsystem.
 fn server(more: &str) -> Server {
     let text = format!(
         "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n[[namespace]]\ndevice = \"mem\"\nsize = \"8MiB\"\n\

@@ -24,7 +24,8 @@ use serde_json::Value;
 
 /// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// Returns a server of this device with these options, not started.
+    /// Returns a server of the device `device` with the options `words` and the admin socket in
+    /// this place. It is not started.
     fn launch(&self, device: &str, words: &[&str]) -> Launch;
 }
 
@@ -36,7 +37,7 @@ impl Servers for Place {
     }
 }
 
-/// Starts `nearflash bench` for so many seconds.
+/// Starts `nearflash bench` on `url` for `seconds` seconds, with the options in `words`.
 fn bench(url: &str, seconds: f64, words: &str) -> Child {
     let mut bench = Process::new(env!("CARGO_BIN_EXE_nearflash"));
     bench.args(["bench", url, "--json", "--warmup", "0.2", "--seconds", &seconds.to_string()]);
@@ -57,13 +58,13 @@ fn figure(name: &str, value: &str, limit: &str) {
     println!("figure: {name} | {value} | {limit}");
 }
 
-/// Prints a figure with its limit, and whether it misses the limit.
+/// Prints a measured figure with its limit `most`, and whether the figure misses the limit.
 fn held_to(name: &str, (measured, value): (f64, &str), (most, unit): (f64, &str)) {
     let verdict = if measured <= most { "" } else { ": missed" };
     figure(name, value, &format!("{most}{unit}{verdict}"));
 }
 
-/// The factor by which a p95 may grow beside other work: it varies by as much without.
+/// The factor by which a p95 may grow beside other work: without that work it varies by as much.
 const NOISE: f64 = 1.1;
 
 fn median(values: &mut [f64]) -> f64 {
@@ -71,13 +72,13 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Formats the median of values, and the lowest and the highest.
+/// Formats values as their median, with the lowest and the highest.
 fn spread(values: &mut [f64], unit: &str) -> String {
     let middle = median(values);
     format!("{middle:.2} {unit} ({:.2} to {:.2})", values[0], values[values.len() - 1])
 }
 
-/// Returns the number of repetitions: `NEARFLASH_REPETITIONS`, or the default.
+/// Returns how often a measurement is repeated: `NEARFLASH_REPETITIONS`, or 5.
 fn repetitions() -> usize {
     std::env::var("NEARFLASH_REPETITIONS").map_or(5, |n| n.parse().expect("a number"))
 }
@@ -130,7 +131,7 @@ fn moves() {
     held_to(name, (p99, &value), (5.0, " ms"));
 }
 
-/// Requests a path of the admin API, and returns the whole answer.
+/// Sends a GET request for a path of the admin API, and returns the whole answer.
 fn ask(socket: &PathBuf, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
@@ -140,7 +141,7 @@ fn ask(socket: &PathBuf, path: &str) -> String {
     answer
 }
 
-/// Returns the nice value of a server's thread of this name.
+/// Returns the nice value of the server's first thread whose name begins with `name`.
 fn nice(server: &Server, name: &str) -> i32 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let mut stats = threads.filter_map(|thread| {
@@ -188,8 +189,8 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
     }
 }
 
-/// Threads of the fabric must not inherit the low priority of the thread that opens the first
-/// listener.
+/// Checks that threads of the NVMe fabric do not inherit the low priority of the thread that opens
+/// the first listener.
 #[test]
 fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener() {
     let place = Place::in_memory();
@@ -201,7 +202,7 @@ fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener()
     assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);
 }
 
-/// Returns the number of tenants: `NEARFLASH_CROWD`, or the default.
+/// Returns the number of tenants for measurements: `NEARFLASH_CROWD`, or 10 000.
 fn crowd() -> usize {
     std::env::var("NEARFLASH_CROWD").map_or(10_000, |n| n.parse().expect("a number"))
 }
@@ -220,11 +221,12 @@ fn crowded(place: &Place, tenants: &str, words: &[&str]) -> Server {
     own.iter().chain(words).fold(launch, |launch, word| launch.with(word)).start()
 }
 
-/// The processor that only the worker uses.
+/// The processor that only the server's worker uses.
 const WORKERS: [usize; 1] = [0];
 
-/// p95s of the reads of tenant `gold` in microseconds. The client's is what it saw. The server's is
-/// from the last byte of a request to its reply handed to the socket, which an SLO bounds.
+/// The p95s of the reads of tenant `gold`, in microseconds: as the client saw it, and at the
+/// server. The server's is from the last byte of a request to its reply handed to the socket, which
+/// an SLO bounds.
 #[derive(Clone, Copy)]
 struct P95 {
     client: f64,
@@ -238,8 +240,8 @@ impl P95 {
     }
 }
 
-/// Returns the reads of tenant `gold` so far: upper edges of latencies in microseconds, each with
-/// the number of reads up to it.
+/// Returns the histogram of all reads of tenant `gold` so far: upper edges of latencies in
+/// microseconds, each with the number of reads within it.
 fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
     let begin = "nearflash_tenant_read_latency_seconds_bucket{le=\"";
     let text = ask(&place.socket(), "/metrics");
@@ -250,8 +252,8 @@ fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
     text.lines().filter_map(read).collect()
 }
 
-/// Returns the p95 of the samples between two readings, as if each bucket were filled evenly. Each
-/// bucket is twice as wide as the one before.
+/// Returns the p95 of the reads between two histograms in microseconds, as if the reads of a bucket
+/// were spread evenly over it. Each bucket is twice as wide as the one before.
 fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
     let so_far = |edge: f64| before.iter().rfind(|(at, _)| *at <= edge).map_or(0.0, |(_, n)| *n);
     let came: Vec<(f64, f64)> = after.iter().map(|&(at, n)| (at, n - so_far(at))).collect();
@@ -262,7 +264,8 @@ fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
     below + (above - below) * (wanted - fewer) / (more - fewer)
 }
 
-/// Measures the p95s of reads of tenant `gold` at a promised rate.
+/// Measures the p95s of tenant `gold` over `seconds` seconds, while it reads at half of its
+/// promised rate.
 fn p95_of_gold(place: &Place, server: &Server, seconds: f64) -> P95 {
     let words = "--token gold --rate 10000 --queue-depth 64";
     let before = reads_of_gold(place);
@@ -273,7 +276,7 @@ fn p95_of_gold(place: &Place, server: &Server, seconds: f64) -> P95 {
     P95 { client, server: p95(&before, &reads_of_gold(place)) }
 }
 
-/// Runs `what` on a thread that stays off the worker's processor.
+/// Runs `what` on a thread that keeps off the worker's processor, and returns its result.
 fn aside<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     let off = || {
         io::keep_off_cpus(&WORKERS).unwrap();
@@ -302,13 +305,14 @@ fn beside<T: Send>(mut what: impl FnMut() + Send, of: impl FnOnce() -> T) -> (T,
     })
 }
 
-/// Returns the processor time that a thread has used, by its folder in `/proc`.
+/// Returns the processor time that a thread has used, by its folder in `/proc`; `None` if the
+/// kernel does not clock threads.
 fn clocked(thread: &Path) -> Option<Duration> {
     let clocked = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     clocked.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Keeps a processor busy for this share of a millisecond.
+/// Keeps a processor busy for the share `share` of a millisecond, and sleeps for the rest of it.
 fn compute(share: f64) {
     let period = Duration::from_millis(1);
     let begun = now();
@@ -318,8 +322,8 @@ fn compute(share: f64) {
     std::thread::sleep(period.mul_f64(1.0 - share));
 }
 
-/// Prints the effect of `name` on the p95 at the server and at the client, and asserts the limit at
-/// the server.
+/// Prints how the p95s at the server and at the client with `name` compare with those without, and
+/// whether the server's misses its limit.
 fn beside_and_without(name: &str, with: &[P95], without: &[P95]) {
     let (with, without) = (P95::medians(with), P95::medians(without));
     let over = |with: f64, without: f64| {
@@ -332,8 +336,9 @@ fn beside_and_without(name: &str, with: &[P95], without: &[P95]) {
     figure("the same as the client saw it, on the processor of all the others", &value, "-");
 }
 
-/// Number of tenants that have made requests: more than have series of their own by default, and
-/// fewer than all, whose scrape would have 90 MB.
+/// Number of tenants that have made requests in the measurement of scrapes. By default fewer
+/// tenants than that have series of their own; with series of all tenants a scrape would have 90
+/// MB.
 const ACTIVE: usize = 1_000;
 
 #[test]
@@ -373,7 +378,7 @@ fn scrapes() {
     }
 }
 
-/// Returns the processor time that the server's workers have used.
+/// Returns the processor time that the threads of the server's workers have used so far.
 fn worker_time(server: &Server) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let used = threads.map(|thread| thread.unwrap().path()).filter_map(|thread| {

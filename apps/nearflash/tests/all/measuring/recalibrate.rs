@@ -1,5 +1,5 @@
 //! Tests of devices that differ from their models, and are measured again while the server runs:
-//! the real program, its commands, and loads over sockets.
+//! with the real program, its commands, and loads over sockets.
 
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
@@ -14,11 +14,11 @@ use serde_json::Value;
 /// latencies, and at twice the age that its model assumes.
 const OLD: &str = "sim:a?slow=40&age=2&size=64MiB";
 
-/// The time within which a drift is reported under load: five windows of two seconds, and the
+/// The time limit for a drift to be reported under load: five windows of two seconds, and the
 /// median of eight.
 const TOLD_WITHIN: Duration = Duration::from_secs(40);
 
-/// The time within which a recalibration ends: four curves of at most some twenty steps each, and
+/// The time limit for a recalibration to end: four curves of at most some twenty steps each, and
 /// waits for tenants.
 const MEASURED_WITHIN: Duration = Duration::from_secs(240);
 
@@ -28,8 +28,8 @@ struct Place {
 }
 
 impl Place {
-    /// Returns a directory with the configuration of a device with these keys, two namespaces, and
-    /// `rest`.
+    /// Creates a directory with the configuration of the device `disk` with the keys `device`, two
+    /// namespaces on it, and `rest`.
     fn new(device: &str, rest: &str) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
@@ -55,7 +55,7 @@ impl Place {
         self.json(&["device", "show", "disk"])["drift"].clone()
     }
 
-    /// Returns what `device show` prints of the last recalibration.
+    /// Returns what `device show` prints, which includes the last recalibration.
     fn shown(&self) -> String {
         self.told(&["device", "show", "disk"])
     }
@@ -87,12 +87,12 @@ impl Drop for Load {
     }
 }
 
-/// Blocks of the first namespace, which only its clients may change. The recalibration may
-/// overwrite the second one, which lies behind.
+/// Number of blocks of the namespace `data`, which only its clients may change. A recalibration may
+/// overwrite the namespace `scratch`, which lies behind.
 const KEPT_BLOCKS: u64 = (32 << 20) / 512;
 
-/// Writes a page to every 256 KiB of the namespace, and its last page. Returns the whole contents
-/// of the namespace.
+/// Writes a page of 4 KiB to every 256 KiB of the namespace `data`, and its last page. Returns the
+/// whole contents of the namespace.
 fn fill(client: &mut V2) -> Vec<u8> {
     let mut all = vec![0; KEPT_BLOCKS as usize * 512];
     for lba in (0..KEPT_BLOCKS).step_by(512).chain([KEPT_BLOCKS - 8]) {

@@ -17,12 +17,13 @@ struct Audited {
 }
 
 impl Audited {
-    /// Starts an audited server from a shell that has run this script.
+    /// Starts a server with an audit log, from a shell that has run `script`.
     fn start_after(script: &str) -> Audited {
         Audited::start(script, &[])
     }
 
-    /// Starts an audited server with these options.
+    /// Starts a server with an audit log and the options `words`, from a shell that has run
+    /// `script`.
     fn start(script: &str, words: &[&str]) -> Audited {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -49,7 +50,7 @@ impl Audited {
         self.folder.path().join(name)
     }
 
-    /// Returns the lines of a log, each of which is a JSON object.
+    /// Returns the lines of the log file `name`, each of which must be a JSON object.
     fn lines(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path(name)).unwrap();
         let object = |line: &str| -> Value {

@@ -1,5 +1,5 @@
-//! Tests of a server's state as a document: exported, imported into another server, running or not,
-//! and imported back.
+//! Tests of a server's state as a document: it is exported, imported into another server, which
+//! runs or not, and imported back.
 
 use crate::support::{
     NvmeQueue, Operator, Place, SUBSYSTEM, V2, complaint, host_nqn, nearflash, write_with,
@@ -12,13 +12,15 @@ const KEY: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
 /// The steps of these tests on the server and the files of a [`Place`].
 trait Carries {
-    /// Writes a configuration: a file as the device `disk`, and `rest`.
+    /// Writes the configuration of this place: a device `disk` in a file, the listeners, and
+    /// `rest`.
     fn configure(&self, rest: &str);
     fn config(&self) -> String;
-    /// Runs a command on the files of this place, which must succeed, and returns its output.
+    /// Runs a command on the configuration and the state file of this place, which must succeed,
+    /// and returns its output.
     fn files_told(&self, words: &[&str]) -> String;
     fn files_refused(&self, words: &[&str]) -> String;
-    /// Exports the state from the files of this place, without a server.
+    /// Exports the state from the files of this place, without a running server.
     fn exported(&self) -> String;
     /// Writes a document into this place, and returns its path.
     fn document(&self, text: &str) -> String;
@@ -62,7 +64,7 @@ impl Carries for Place {
     }
 }
 
-/// Returns a place whose server was changed while it ran, and has ended.
+/// Returns a place whose server was changed by commands while it ran, and has ended.
 fn source() -> Place {
     let place = Place::new();
     place.configure("[[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"4MiB\"\n");
@@ -87,8 +89,8 @@ fn for_place(source: &Place, place: &Place) -> String {
     source.exported().replace(&source.file("disk"), &place.file("disk"))
 }
 
-/// Returns the lines of a document without addresses and device files, which differ from place to
-/// place.
+/// Returns the lines of an exported document without addresses and device specs, which differ from
+/// place to place.
 fn lines(document: &str) -> Vec<String> {
     let own = document.lines().filter(|line| !line.starts_with("url") && !line.starts_with("spec"));
     own.map(str::to_owned).collect()
@@ -169,7 +171,8 @@ fn a_state_is_carried_to_a_server_that_runs_and_taken_back() {
     drop(server);
 }
 
-/// A dry run once listed tenants as added whose promises the server then refused.
+/// Checks that a dry run reports promises that would not fit. It once listed such tenants as added,
+/// and the server then refused them.
 #[test]
 fn a_dry_run_tells_which_promises_would_not_fit() {
     let place = Place::new();

@@ -4,7 +4,8 @@
 use crate::support::Launch;
 use flash::Chance;
 
-/// The forms of each part of a configuration, most of them valid.
+/// The alternatives for each part of a configuration, most of them valid. A test combines them at
+/// random.
 const PARTS: &[&[&str]] = &[
     &["", "", "workers = 2\n", "cpus = [0]\n", "cpus = [900]\n", "workers = 3\ncpus = [0]\n"],
     &[

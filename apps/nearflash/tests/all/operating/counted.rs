@@ -1,4 +1,5 @@
-//! Tests of the counters that operators alarm on: events are provoked, and read from the metrics.
+//! Tests of the counters that operators set alarms on: the tests provoke events, and read the
+//! counters from the metrics.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,8 +11,7 @@ use control::admin::{AdminAddress, Client};
 
 const TOKEN: &str = "right";
 
-/// A server with two listeners and a low limit of connections, which admits only clients with a
-/// token.
+/// A server with two listeners and a low limit of connections. It admits only clients with a token.
 struct Place {
     folder: tempfile::TempDir,
     server: Server,
@@ -55,7 +55,8 @@ impl Place {
         V2::with_token(self.server.listener(0), TOKEN).unwrap()
     }
 
-    /// Returns the sum of all series of a counter whose labels contain this text.
+    /// Returns the sum of all series of the counter `nearflash_NAME_total` whose labels contain
+    /// `labels`.
     fn count(&self, name: &str, labels: &str) -> u64 {
         let mut stream = UnixStream::connect(self.path("admin.sock")).unwrap();
         stream

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use crate::support::{BOB, Browser, Launch, Office, PATIENCE, Server, wait_until};
 use serde_json::{Value, json};
 
-/// The configuration of a slow drive, so that tests on busy machines keep up with it, and of
-/// tenants of every kind.
+/// The configuration of a slow drive, which tests on busy machines can load fully, and of tenants
+/// of every kind.
 const SETUP: &str = r#"
 [[device]]
 name = "drive"
@@ -62,8 +62,8 @@ tenant = "batch"
 rights = "read-write"
 "#;
 
-/// The configuration of a small drive with the latencies of a large one, and of typical tenants,
-/// for the picture in the documents.
+/// The configuration for the picture in the documents: a small drive with the latencies of a large
+/// one, and typical tenants.
 const SHOWN: &str = r#"
 [[device]]
 name = "flash0"
@@ -114,7 +114,7 @@ tenant = "backup"
 rights = "read-write"
 "#;
 
-/// A server with its admin API at a Unix socket, and a port that leads there.
+/// A server with its admin API at a Unix socket, and the TCP port of a tunnel to the socket.
 struct Site {
     folder: tempfile::TempDir,
     setup: String,
@@ -146,8 +146,8 @@ impl Site {
         Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Shows the page without anything that the browser has kept of it, and waits until it has
-    /// figures of the server.
+    /// Opens the dashboard in a browser that has kept nothing of it, and waits until it has figures
+    /// of the server.
     fn show(&self, browser: &Browser) {
         browser.forget(&self.url());
         browser.open(&self.url());
@@ -155,7 +155,7 @@ impl Site {
     }
 }
 
-/// A script that returns the rate of requests on its tile, as a number.
+/// A script that returns the requests a second that the dashboard's tile displays, as a number.
 const RATE: &str =
     "Number(document.querySelector('#tile-requests strong').textContent.replace(/\\s/g, ''))";
 
@@ -268,8 +268,8 @@ fn figures_move_under_load() {
     quiet(&browser);
 }
 
-/// Makes the picture `docs/images/dashboard.png`, as `target/ui/documents.png`. The documents'
-/// version is from a machine that did nothing else.
+/// Makes the picture of the dashboard, as `target/ui/documents.png`. The picture in the documents,
+/// `docs/images/dashboard.png`, was made on a machine that did nothing else.
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn the_picture_of_the_documents_shows_a_server_at_work() {
@@ -301,7 +301,7 @@ fn the_picture_of_the_documents_shows_a_server_at_work() {
 }
 
 /// Checks all other pages for operators of this machine in one browser. Each check begins with a
-/// page without anything kept from the ones before.
+/// page of which the browser has kept nothing.
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn every_page_can_be_read_used_and_trusted() {
@@ -318,8 +318,8 @@ fn every_page_can_be_read_used_and_trusted() {
     nobody_yet_is_said_in_words(&browser);
 }
 
-/// A script that returns the lowest contrast of texts on the page (WCAG 2.2, 1.4.3: at least 4.5),
-/// and the text that has it.
+/// A script that returns the lowest contrast of the page's texts, which must be at least 4.5 (WCAG
+/// 2.2, 1.4.3), and the text that has it.
 const CONTRAST: &str = r#"
     const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
     const light = ([r, g, b]) => {

@@ -14,8 +14,8 @@ const SUBSYSTEM: &str = "nqn.2026-11.org.example:disks";
 
 /// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// Returns a place with the configuration of a file device, listeners for clients and hosts,
-    /// and `rest`.
+    /// Returns a place with the configuration of a device in a file, of listeners for clients and
+    /// for hosts, and with `rest`.
     fn with(rest: &str) -> Place;
     fn configure(&self, spec: &str, rest: &str);
     fn launch(&self) -> Launch;
@@ -56,7 +56,7 @@ impl Servers for Place {
     }
 }
 
-/// Reads a few blocks of a namespace over a new connection.
+/// Reads eight blocks of a namespace over a new connection. Returns the status and the data.
 fn read(server: &Server, namespace: u16) -> (Status, Vec<u8>) {
     V2::connect(server.address()).call_in(namespace, READ, &[])
 }
@@ -350,8 +350,8 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     assert_eq!(place.devices(), ["first"]);
 }
 
-/// A device's place in the worker's table differs from its position among the devices that are
-/// left.
+/// Checks that requests reach the right device after another one was removed. A device's place in
+/// the worker's table then differs from its position among the remaining devices.
 #[test]
 fn who_is_behind_a_removed_disk_goes_on() {
     let place = Place::with("");
@@ -368,7 +368,8 @@ fn who_is_behind_a_removed_disk_goes_on() {
     assert!(server.runs());
 }
 
-/// If the configuration has no namespaces, their numbers follow the places of the devices.
+/// Checks that a reload moves no namespace to another device. If the configuration has no
+/// namespaces, their numbers follow the order of the devices.
 #[test]
 fn a_reload_lets_no_namespace_be_on_another_disk() {
     let place = Place::with("");

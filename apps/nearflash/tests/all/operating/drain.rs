@@ -10,7 +10,7 @@ use control::admin::{Code, Connection, ListenerState, Listeners, SetWorker, Work
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
 
-/// Starts a server with two listeners for clients and one for hosts, with a device of this spec.
+/// Starts a server with two listeners for clients and one for hosts, over a device of this spec.
 fn start(spec: &str) -> Running {
     let config = format!(
         "[[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
@@ -26,8 +26,8 @@ fn states(running: &Running) -> Vec<ListenerState> {
     running.client().read::<Listeners>().unwrap().listeners.iter().map(|one| one.state).collect()
 }
 
-/// A service manager kills a process that takes longer to stop than its unit allows, unless the
-/// process asks for more time.
+/// Checks the time that a draining server asks its service manager for. A manager kills a process
+/// that takes longer to stop than its unit allows, unless the process asks for more time.
 #[test]
 fn a_server_asks_its_manager_for_as_much_time_as_it_may_take_to_drain() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,8 @@ fn what_is_in_flight_ends_first_and_not_for_ever() {
     }
 }
 
-/// Has one client ask for much and read nothing, among other clients.
+/// Checks that a client that asks for much and reads nothing is ended, and that other clients are
+/// not.
 #[test]
 fn one_abusive_client_is_ended_and_the_others_stay() {
     let running = start("mem:16MiB");
@@ -148,8 +149,8 @@ fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
     }
 }
 
-/// The worker's buffers hold the replies to a client that does not read them, so its connection
-/// cannot move.
+/// Checks that a drained worker ends a connection that cannot move: replies to a client that does
+/// not read them hold the worker's buffers.
 #[test]
 fn a_drained_worker_ends_what_cannot_move() {
     let running = start("mem:16MiB");

@@ -12,7 +12,7 @@ use control::admin::{AdminAddress, Client, Code, Drain, DrainServer, DrainState}
 
 const READ: Command = Command::Read(Range::new(0, 8));
 
-/// Starts a server with a device of this spec.
+/// Starts a server with a device of this spec, which drains for at most a second.
 fn start(spec: &str) -> Running {
     let place = Place::new();
     let config = format!(

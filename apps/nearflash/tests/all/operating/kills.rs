@@ -17,48 +17,49 @@ use control::admin::{
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 const MIB: u64 = 1 << 20;
 
-/// The number of kills from which some must have met a change under way.
+/// The number of kills from which on some must have met a change in progress.
 const KILLS_MIN: u32 = 12;
 
-/// The number of names for things of each kind, which are added and removed.
+/// The number of names for things of each kind that the test adds and removes.
 const NAMES: u64 = 3;
 
-/// The expected state of a subsystem.
+/// The expected state of an NVMe subsystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Subsystem {
     authenticate: bool,
     is_inaccessible: bool,
     tenant: Option<String>,
     hosts: Option<BTreeSet<String>>,
-    /// The namespaces by name; `None` for all.
+    /// The names of the subsystem's namespaces; `None` if it has all.
     namespaces: Option<BTreeSet<String>>,
 }
 
 /// The expected state of a server: the changes that operators have made.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
-    /// The tenants' weights, by name.
+    /// The weight of each tenant, by the tenant's name.
     tenants: BTreeMap<String, u32>,
-    /// The namespaces' sizes in bytes, and `true` if they are read-only, by name.
+    /// The size in bytes of each namespace and `true` if it is read-only, by the namespace's name.
     namespaces: BTreeMap<String, (u64, bool)>,
     subsystems: BTreeMap<String, Subsystem>,
-    /// Hosts by name: `true` if the host has a key, and the tenant that is charged.
+    /// Each host by name: `true` if the host has a key, and the tenant that is charged for it, if
+    /// any.
     hosts: BTreeMap<String, (bool, Option<String>)>,
-    /// The paths of the listeners that are Unix sockets.
+    /// The paths of the listeners that are at Unix sockets.
     listeners: BTreeSet<String>,
-    /// Devices by name: `true` with a model, `true` if the device fails fast, and the seconds until
-    /// it is idle.
+    /// Each device by name: `true` if it has a model, `true` if it fails fast, and the idle seconds
+    /// before a recalibration.
     devices: BTreeMap<String, (bool, bool, u32)>,
 }
 
 /// Returns `true` for the name of a subsystem that lists its namespaces. The configured subsystem
-/// has all namespaces.
+/// has all of them.
 fn has_some(nqn: &str) -> bool {
     nqn.starts_with("nqn.2026-11.org.example:s")
 }
 
 impl State {
-    /// Returns the state that a server reports.
+    /// Returns the state that a running server reports over its admin API.
     fn of(client: &mut Client) -> State {
         let subsystem = |one: control::admin::SubsystemStatus| {
             let named = |one: control::admin::Contained| one.name;
@@ -100,7 +101,7 @@ impl State {
     }
 }
 
-/// A change that the admin API is asked for.
+/// A change that the test requests from the admin API.
 #[derive(Debug)]
 enum Change {
     AddTenant(String, u32),
@@ -163,13 +164,13 @@ fn set(client: &mut Client, nqn: &str, to: SubsystemPatch) -> Result<(), ClientE
 }
 
 impl Change {
-    /// Returns the kind of the change.
+    /// Returns the name of the kind of change, such as `AddTenant`.
     fn kind(&self) -> String {
         let text = format!("{self:?}");
         text[..text.find('(').unwrap()].to_owned()
     }
 
-    /// Returns the state after the change.
+    /// Returns the state in which this change leaves a server that was in the state `to`.
     fn apply(&self, to: &State) -> State {
         let mut state = to.clone();
         match self {
@@ -255,7 +256,7 @@ impl Change {
         }
     }
 
-    /// Requests the change.
+    /// Requests the change from the server's admin API.
     fn ask(&self, client: &mut Client) -> Result<(), ClientError> {
         let none = SubsystemPatch::default();
         match self {
@@ -349,7 +350,7 @@ impl Change {
     }
 }
 
-/// The random choices of a run.
+/// The random choices of one run, which decide the changes.
 struct Chance(Dice);
 
 impl Chance {
@@ -366,7 +367,7 @@ impl Chance {
         (!all.is_empty() && self.roll(2) == 0).then(|| (*self.of(&all)).clone())
     }
 
-    /// Draws a change that can be made in this state.
+    /// Draws a change that is possible in this state.
     fn change(&mut self, state: &State, socket: &mut impl FnMut() -> String) -> Change {
         let n = self.roll(NAMES);
         match self.roll(7) {
@@ -425,8 +426,8 @@ impl Chance {
         }
     }
 
-    /// Draws a batch: tenants that are added, tenants whose weight changes, and tenants that
-    /// nothing refers to and that are removed.
+    /// Draws a batch of changes: tenants to add, tenants whose weight changes, and tenants to
+    /// remove, to which nothing refers.
     fn batch(&mut self, state: &State) -> Change {
         let (mut new, mut others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..40 {
@@ -464,14 +465,14 @@ impl Chance {
     }
 }
 
-/// A change that was requested and not answered, and the state after it.
+/// A change that was requested and not answered before the kill, and the state after it.
 struct Asked {
     kind: String,
     after: State,
 }
 
-/// Kills the server `NEARFLASH_KILLS` times. After each restart it reports all answered changes,
-/// with the one change that was under way as a whole or without it.
+/// Kills the server `NEARFLASH_KILLS` times. After each restart the server must report all answered
+/// changes, and the change in progress either as a whole or not at all.
 #[test]
 fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
     let kills = kills(12);

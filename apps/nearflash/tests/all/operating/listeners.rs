@@ -17,14 +17,15 @@ const SUBSYSTEM: &str = "nqn.2026-11.org.example:listeners";
 
 /// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// Returns a place with the configuration of a file device, a listener, and `rest`.
+    /// Returns a place with the configuration of a device in a file, of a listener, and with
+    /// `rest`.
     fn with(rest: &str) -> Place;
     fn configure(&self, rest: &str);
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
-    /// Opens a listener, and returns its address.
+    /// Opens a listener at `url`, and returns the address at which it listens.
     fn add(&self, url: &str) -> SocketAddr;
-    /// Returns the numbers and addresses of all listeners.
+    /// Returns the number and the address of each listener.
     fn listed(&self) -> Vec<(u64, String)>;
 }
 
@@ -95,8 +96,8 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
     assert_eq!(server.listener(1), at, "it says so when it is ready");
 }
 
-/// Closed listeners whose connections have all ended must not use up the numbers and places of a
-/// process.
+/// Checks that a closed listener whose connections have all ended gives its number back, so that a
+/// process cannot run out of numbers.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
     let place = Place::with("");
@@ -238,8 +239,8 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
     assert_eq!(NvmeQueue::admin(third, 3, SUBSYSTEM).unwrap().namespaces(), [1]);
 }
 
-/// The state file still contains the ANA states of a listener that the configuration no longer has,
-/// and no operator can edit that file.
+/// Checks that a server starts whose state file contains ANA states of a listener that the
+/// configuration no longer has. No operator can edit that file.
 #[test]
 fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_start() {
     let place = Place::with("");
@@ -430,9 +431,9 @@ fn opening_and_closing_is_put_on_record() {
     assert_eq!((&closed["outcome"], &closed["before"]["url"]), (&"done".into(), &url.into()));
 }
 
-/// Kills the server at random instants of changes, and checks what it finds at its next start: the
-/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` is the number of
-/// kills.
+/// Kills the server at random instants of changes. At its next start the listeners must be as after
+/// the last change that was answered, or after the one that was in progress. `NEARFLASH_KILLS` is
+/// the number of kills.
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     let place = Place::with("");

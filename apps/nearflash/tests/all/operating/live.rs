@@ -18,7 +18,7 @@ use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const MIB: u64 = 1 << 20;
 
-/// Starts a server with a subsystem on a disk that is a file.
+/// Starts a server with a subsystem over a device that is a file.
 fn started() -> (Place, Server) {
     let place = Place::new();
     place.configure_disk(&subsystem());
@@ -405,10 +405,10 @@ fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
     );
 }
 
-/// Kills the server at random instants of changes, and checks what it finds at its next start: the
-/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` is the number of
-/// kills. `count` returns the number of things that there are; `add` adds the next one, `remove`
-/// removes the last.
+/// Kills the server at random instants of changes. At its next start it must have as many things as
+/// after the last change that was answered, or after the one that was in progress.
+/// `NEARFLASH_KILLS` is the number of kills. `count` returns the number of things; `add` adds the
+/// next one, and `remove` removes the last.
 fn kill_at_random(
     config: &str,
     count: impl Fn(&mut Client) -> u64,

@@ -30,7 +30,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// Returns a server of a slow device, with this more of configuration, not started.
+    /// Returns a server of a slow device, with `rest` in its configuration. It is not started.
     fn launch(&self, rest: &str) -> Launch {
         let model = self.path("model.toml");
         Launch::config(&format!(

@@ -1,5 +1,4 @@
-//! Tests of a configuration file that is read again while the server runs: the real program, and
-//! the signal.
+//! Tests of a configuration file that is read again on SIGHUP while the real program runs.
 
 use crate::support::{
     NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, host_nqn, subsystem, wait_until,
@@ -44,7 +43,7 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert!(!place.told(&["tenant", "list"]).contains("zinc"));
 }
 
-/// A refused configuration's promise must not stay in force as if an operator had made it.
+/// Checks that a refused reload changes no promise, as if an operator had made it.
 #[test]
 fn a_reload_that_is_refused_has_changed_no_promise() {
     let place = Place::new();
@@ -148,7 +147,8 @@ fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
     assert!(server.wait().success());
 }
 
-/// The hosts of a removed tenant would be charged to nobody, or to the next tenant with its number.
+/// Checks that a reload keeps a tenant that hosts are charged to. Its hosts would be charged to
+/// nobody, or to the next tenant with its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     let place = Place::new();
@@ -173,7 +173,8 @@ fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     assert_eq!(io.read(1, 0), Ok(vec![2; 512]));
 }
 
-/// Connected clients may still mean the removed namespace by its number.
+/// Checks that no other namespace gets a number that a reload has freed: connected clients may
+/// still mean the removed namespace by it.
 #[test]
 fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {
     let place = Place::new();

@@ -44,8 +44,8 @@ fn operators_elsewhere_do_what_their_token_is_good_for() {
     assert!(server.runs());
 }
 
-/// A worker has one ring for traces, so only one trace can run. Tracing costs workers time, so
-/// tokens that may only read cannot start it.
+/// Checks that only one trace runs at a time, as a worker has one ring for traces, and that a token
+/// that may only read cannot start one, as tracing costs workers time.
 #[test]
 fn one_trace_runs_at_a_time_whichever_door_it_came_by() {
     let office = Office::new();
@@ -184,7 +184,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     !matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// Returns the HTTP status of a request to a resource with this token.
+/// Returns the HTTP status of a request with this method, path and token.
 fn status(office: &Office, method: &str, path: &str, token: &str) -> u16 {
     office.client(token).status(method, path).unwrap()
 }

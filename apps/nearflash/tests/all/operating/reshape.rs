@@ -1,5 +1,5 @@
-//! Tests of namespaces that are made read-only, made writable and renamed while hosts and clients
-//! use them: the real program.
+//! Tests of namespaces of the real program that are made read-only, made writable and renamed while
+//! hosts and clients use them.
 
 use crate::support::{
     Answer, NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, Server, V2, wait_until, words,
@@ -15,11 +15,11 @@ const READ: Command = Command::Read(Range::new(0, 1));
 
 /// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// Returns a place with the configuration of a namespace `data` of 16 MiB on this device, and a
-    /// listener of each protocol.
+    /// Returns a place with the configuration of a namespace `data` of 16 MiB on a device of this
+    /// spec, and of a listener of each protocol.
     fn of(device: &str) -> Place;
     fn of_file() -> Place;
-    /// Writes a configuration with these keys of the device and of the namespace.
+    /// Writes the configuration, with these keys of the device and of the namespace `data`.
     fn hold_data(&self, device: &str, namespace: &str);
     fn start(&self) -> Server;
     fn namespace(&self, name: &str) -> Value;
@@ -87,7 +87,8 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
     assert!(place.refused(&["namespace", "set", "data"]).contains("nothing to change"));
 }
 
-/// A namespace is made read-only to copy it. The copy must contain every acknowledged write.
+/// Checks that writes in flight are carried out before the answer that a namespace is read-only. A
+/// namespace is made read-only to copy it, and the copy must contain every acknowledged write.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
     let place = Place::of("mem:16MiB?delay=3s");

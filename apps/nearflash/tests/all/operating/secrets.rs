@@ -8,7 +8,7 @@ use crate::support::{Launch, PATIENCE, Server, nearflash, wait_until};
 
 const NOBODY: u32 = 65_534;
 
-/// Returns `true` if this machine reports the core dump of a process.
+/// Returns `true` if this machine reports that a process dumped its core.
 fn cores_are_dumped() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("sh");
@@ -18,7 +18,7 @@ fn cores_are_dumped() -> bool {
     ended.core_dumped()
 }
 
-/// Returns `true` if a server that aborts leaves a core dump.
+/// Returns `true` if a server with these options leaves a core dump when it aborts.
 fn leaves_a_core(options: &[&str]) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let launch = Launch::device("mem:1MiB")
@@ -42,8 +42,9 @@ fn no_secret_is_in_a_core_dump() {
     }
 }
 
-/// The files of a process in `/proc` belong to its user, or to root if the process may not be
-/// dumped (proc(5)). That also holds on machines that dump no cores.
+/// Checks that not even the server's own user can look into the server. The files of a process in
+/// `/proc` belong to its user, or to root if the process may not be dumped (proc(5)). That also
+/// holds on machines that dump no cores.
 #[test]
 fn not_even_its_own_user_looks_into_a_server() {
     let own = rustix::process::geteuid();
@@ -71,7 +72,8 @@ fn not_even_its_own_user_looks_into_a_server() {
     assert_eq!(reads(&start(&["--core-dumps"])), (user, true), "and would be its user's");
 }
 
-/// Commands hold tokens, and keys of hosts, in their memory.
+/// Checks that not even its own user can look into a running command, which holds tokens and keys
+/// of hosts in its memory.
 #[test]
 fn nor_does_it_look_into_a_command() {
     let server = Launch::device("mem:1MiB").start();
@@ -91,7 +93,8 @@ fn nor_does_it_look_into_a_command() {
     load.wait().unwrap();
 }
 
-/// Returns `true` once the child runs its own program; before that, it is a copy of this process.
+/// Returns `true` once the child process runs its own program; before that, it is a copy of this
+/// process.
 fn has_begun(child: &Child) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
     text.contains("bench")

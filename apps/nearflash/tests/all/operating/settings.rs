@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 trait Servers {
     /// Returns a place with the configuration of a device with a model and of a device without.
     fn of_two_devices() -> Place;
-    /// Writes a configuration with these keys of the device that has a model.
+    /// Writes the configuration, with these keys of the device that has a model.
     fn hold_disk(&self, device: &str);
     fn start(&self) -> Server;
     fn device(&self, name: &str) -> Value;
-    /// Writes a model to a file, to be named by its path, and returns the path.
+    /// Writes a device model to a file, and returns the file's path.
     fn model_file(&self) -> String;
     fn tokens(&self) -> u64;
 }
@@ -209,7 +209,8 @@ fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
     assert!(said.contains("No such file"), "{said}");
 }
 
-/// A change of another setting also stores the model that only the configuration file named then.
+/// Checks that the model that a device had is kept when both the configuration's name of it and its
+/// file are gone: a change of another setting has stored the model, too.
 #[test]
 fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
     let place = Place::of_two_devices();

@@ -1,4 +1,4 @@
-//! Tests of starts that fail: each error names the faulty part and says what to do instead. The
+//! Tests of starts that fail. Each error names the faulty part and says what to do instead. The
 //! exit code is 2 for an invalid command line, and 1 for everything else.
 
 use std::process::{Command, Stdio};

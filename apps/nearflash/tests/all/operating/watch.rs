@@ -1,4 +1,4 @@
-//! Tests of watching a running server: metrics at a port of their own, traces of requests, and
+//! Tests of what watches a running server: metrics at a port of their own, traces of requests, and
 //! `top`.
 
 use std::io::{Read, Write};
@@ -38,7 +38,8 @@ impl Watched {
         Watched::under(launch, |server| vec![format!("reflex://{}", server.address())])
     }
 
-    /// Starts a server, and a load of `nearflash bench` with each of these options.
+    /// Starts a server, and a `nearflash bench` for each of the lines of options that `loads`
+    /// returns.
     fn under(launch: Launch, loads: impl Fn(&Server) -> Vec<String>) -> Watched {
         let folder = tempfile::tempdir().unwrap();
         let (socket, metrics) = (folder.path().join("admin.sock"), free_port());
@@ -59,7 +60,8 @@ impl Watched {
         self.folder.path().join("admin.sock")
     }
 
-    /// Runs a command that watches the server, and returns its output.
+    /// Runs a command against the server's admin socket, which must succeed, and returns its
+    /// output.
     fn run(&self, words: &[&str]) -> String {
         let mut command = program();
         let output = command.args(words).arg("--admin").arg(self.socket()).output().unwrap();
@@ -68,7 +70,7 @@ impl Watched {
         said
     }
 
-    /// Requests a path of the port for metrics, and returns the whole answer.
+    /// Sends a request to the server's port for metrics, and returns the whole answer.
     fn ask(&self, method: &str, path: &str) -> String {
         let mut stream = TcpStream::connect(self.metrics).unwrap();
         let host = self.metrics;

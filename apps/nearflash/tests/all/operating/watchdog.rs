@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::support::{Launch, PATIENCE, Place};
 
-/// Receives the messages of servers at a service manager's socket. A thread reads all of them,
-/// since a full socket would hold servers up.
+/// Receives the messages of servers at a service manager's socket, in a thread that reads all of
+/// them: a full socket would hold servers up.
 fn manager(place: &Place) -> Receiver<String> {
     let socket = UnixDatagram::bind(place.path("notify")).unwrap();
     let (sender, receiver) = channel();

@@ -1,4 +1,4 @@
-//! Tests of access to namespaces, as clients of both versions see it.
+//! Tests of access to namespaces, as clients of both protocol versions see it.
 
 use std::time::Duration;
 

@@ -8,7 +8,8 @@ use crate::support::v1_head as head;
 use crate::support::{Answer, Launch, PATIENCE, Polite, Server, V1, V2, now};
 use contract::{Command, Hello, Range, Status};
 
-/// Starts a server of a small device, with a time limit in seconds for incomplete messages.
+/// Starts a server of a small device, which ends a connection whose message stays incomplete for
+/// `stuck_seconds` seconds.
 fn server(stuck_seconds: u32) -> Server {
     Launch::config(&format!(
         "[[device]]\nname = \"m\"\nspec = \"mem:8MiB\"\n[limits]\nstuck_seconds = {stuck_seconds}"
@@ -18,8 +19,8 @@ fn server(stuck_seconds: u32) -> Server {
 
 const DEVICE_BLOCKS: u64 = (8 << 20) / 512;
 
-/// Sends bytes of version 1 that must end their connection soon, while a polite client is served.
-/// Returns the server.
+/// Sends bytes of protocol version 1 that must end their connection soon, while a polite client is
+/// served. Returns the server.
 fn ends_v1(bytes: &[u8]) -> Server {
     let server = server(30);
     let polite = Polite::start(server.address());
@@ -93,8 +94,8 @@ fn a_write_outside_ends_the_connection_of_version_1_and_touches_nothing() {
     assert_eq!(witness.read_blocks(0, 8), [0; 4096]);
 }
 
-/// Changes one field of a read's head by hand and expects this status, twice, so that the
-/// connection is seen to go on.
+/// Sends a read of version 2 whose head `change` has edited, and expects this status. Does so
+/// twice, to see that the connection goes on.
 fn status_of(change: impl Fn(&mut Vec<u8>), expected: Status) {
     let server = server(30);
     let polite = Polite::start(server.address());

@@ -1,21 +1,21 @@
-//! A server and its clients in one segment of Ethernet, without the Internet protocol: a verified load,
-//! what operators see, the rights that are left, and what is refused.
+//! Tests of a server and its clients in one segment of Ethernet, without the Internet protocol: a
+//! verified load, what operators see, the capabilities that the server keeps, and what is refused.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, wait_until};
 
-/// The cards at the ends of the cable.
+/// The addresses of the cards `left` and `right`, at the ends of the cable.
 const SERVER: &str = "02:00:00:00:00:01";
 const CLIENT: &str = "02:00:00:00:00:02";
 
-/// A network with a cable between the cards `left` and `right`, without addresses of the Internet
-/// protocol. It is removed on drop.
+/// A network namespace with a cable between the cards `left` and `right`, which have no IP
+/// addresses. Removed on drop.
 struct Segment(String);
 
 impl Segment {
-    /// Makes it, where that is allowed.
+    /// Creates the network namespace; `None` if this process may not.
     fn new(name: &str) -> Option<Segment> {
         let segment = Segment(format!("nearflash-{name}-{}", std::process::id()));
         let Segment(network) = &segment;
@@ -29,7 +29,7 @@ impl Segment {
         lines.iter().all(|line| ip(line)).then_some(segment)
     }
 
-    /// Starts a server with a listener at the card `left`.
+    /// Returns a server with a listener at the card `left`. It is not started.
     fn serve(&self, place: &Place, options: &str, words: &[&str]) -> Launch {
         let listen = format!("reflex+eth://left?{options}");
         let admin = place.admin();
@@ -38,7 +38,7 @@ impl Segment {
         Launch::new(&all).after(&["ip", "netns", "exec", &self.0], "true")
     }
 
-    /// Runs the bench at the card `right`.
+    /// Runs `nearflash bench` at the card `right`, and returns its output.
     fn bench(&self, options: &str, words: &[&str]) -> Output {
         self.command(options, words).output().expect("it starts")
     }
@@ -58,7 +58,7 @@ impl Drop for Segment {
     }
 }
 
-/// Runs `ip`. Returns `true` if it succeeds.
+/// Runs the program `ip` with the words of this line. Returns `true` if it succeeds.
 fn ip(line: &str) -> bool {
     let ran = Command::new("ip").args(line.split(' ')).stdin(Stdio::null()).output();
     ran.is_ok_and(|output| output.status.success())
@@ -68,7 +68,7 @@ fn said(ran: &Output) -> String {
     String::from_utf8_lossy(&[&ran.stdout[..], &ran.stderr[..]].concat()).into_owned()
 }
 
-/// Writes a file with a key of this byte, and returns its path.
+/// Writes a file with a key of 32 times this character, and returns the file's path.
 fn key(place: &Place, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
     std::fs::write(&path, byte.repeat(32)).unwrap();
@@ -76,7 +76,7 @@ fn key(place: &Place, name: &str, byte: &str) -> String {
     path
 }
 
-/// Returns the sets of capabilities that the threads of a server have, each as bits.
+/// Returns all capability sets of all threads of a server, each as bits.
 fn rights(server: &Server) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
     let sets = threads.flat_map(|thread| {
@@ -144,8 +144,9 @@ fn ethernet_without_a_key_needs_to_be_asked_for() {
     }
 }
 
-/// A load that goes by AF_XDP finds the successor of its server, which receives by the packet socket
-/// that was passed, and the server after a kill, which has the card again.
+/// Checks that clients find the successor of their server, and the server that is started after a
+/// kill. The load uses AF_XDP; the successor receives by the packet socket that was passed to it,
+/// and the last server has the card again.
 #[test]
 fn clients_in_a_segment_find_the_successor_and_the_next_after_a_kill() {
     let Some(segment) = Segment::new("heir") else {

@@ -115,8 +115,8 @@ fn what_was_acknowledged_as_durable_survives_a_kill_of_the_server() {
     }
 }
 
-/// Starts a server whose device delays requests, with an admin API in the returned folder that
-/// shows requests in flight.
+/// Starts a server whose device delays each request, with an admin API that shows requests in
+/// flight. Returns the folder of its socket, too.
 fn slow(delay: &str) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("admin.sock");

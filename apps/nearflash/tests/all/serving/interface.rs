@@ -1,4 +1,4 @@
-//! Tests of the interfaces to the kernel: a filter refuses io_uring to the real program, as
+//! Tests of the interfaces to the kernel. A filter refuses io_uring to the real program, as
 //! container engines do, and the program serves nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,8 @@ use crate::support::{Launch, Server, V1, V2, pattern, v1_head};
 use contract::{Command, Range, Status};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
-/// `io_uring_setup(2)`, on every architecture that has the common numbers.
+/// The number of the system call `io_uring_setup(2)`, on every architecture with the common
+/// numbers.
 const IO_URING_SETUP: i64 = 425;
 
 /// The error of a forbidden system call (`EPERM`).
@@ -37,11 +38,11 @@ fn start_without_io_uring(spec: String, arguments: &'static [&'static str]) -> S
     })
 }
 
-/// Requests in flight at the same time.
+/// Number of requests in flight at the same time.
 const REQUESTS: u64 = 64;
 
-/// Writes and reads through both versions, pipelined and cut over many segments. Replies come in
-/// any order.
+/// Writes and reads through both protocol versions, pipelined and cut over many segments. Replies
+/// may come in any order.
 fn exercise(server: &Server) {
     let mut v1 = V1::connect(server.address());
     for n in 0..REQUESTS {
@@ -119,8 +120,8 @@ fn io_uring_that_was_asked_for_and_is_refused_is_an_error() {
     assert!(!said.contains("epoll"), "{said}");
 }
 
-/// Returns the warnings of a server, except the one that it has no admin API, which these tests
-/// cause.
+/// Returns the lines of a server's log, without the warning that it has no admin API, which these
+/// tests cause.
 fn complaints(server: &Server) -> Vec<String> {
     let log = server.log();
     log.lines().filter(|line| !line.contains("without an admin API")).map(str::to_owned).collect()

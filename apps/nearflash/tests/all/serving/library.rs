@@ -119,7 +119,7 @@ fn streams_are_lent_and_ordered() {
     });
 }
 
-/// Polls futures in their order until all have ended.
+/// Polls five futures in turn, in their order, until all have ended. Returns their outputs.
 async fn join<A: Future, B: Future, C: Future, D: Future, E: Future>(
     a: A,
     b: B,

@@ -7,7 +7,7 @@ use contract::{Command, Range, Status};
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:many";
 
-/// The largest number of a namespace.
+/// The largest number that a namespace can have.
 const MOST: u16 = 65_000;
 
 const BYTES: u64 = 4096;
@@ -28,7 +28,7 @@ fn start(place: &Place, numbers: impl Iterator<Item = u16>) -> Server {
     place.configured().start()
 }
 
-/// Checks that each namespace has blocks of its own, for clients and for hosts.
+/// Checks that each of these namespaces has blocks of its own, for clients and for NVMe hosts.
 fn are_served(server: &Server, numbers: &[u16]) {
     let mut client = V2::connect(server.address());
     for &number in numbers {

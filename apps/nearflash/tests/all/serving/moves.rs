@@ -1,4 +1,4 @@
-//! Tests of connections that move between the workers of a running server: a load that verifies its
+//! Tests of connections that move between the workers of a running server. A load that verifies its
 //! reads notices nothing but pauses.
 
 use crate::support::{
@@ -9,13 +9,13 @@ use control::admin::{Client, ClientError, Code, WorkerState};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// The number of moves during one load. `cargo xtask bench ops` measures the pauses that moves
-/// cause.
+/// The number of moves during one load. `cargo xtask bench ops` measures how long moves pause a
+/// connection.
 const MOVES: usize = 60;
 
 trait Servers {
     fn start(&self) -> Server;
-    /// Starts the servers with a subsystem for NVMe hosts alone.
+    /// Starts the server with a subsystem and a listener for NVMe hosts alone.
     fn start_nvme(&self) -> Server;
 }
 
@@ -34,7 +34,7 @@ impl Servers for Place {
     }
 }
 
-/// Moves all connections to the other worker and back, until there were this many moves.
+/// Moves all connections to the other worker and back, until `moves` moves have succeeded.
 fn move_all(client: &mut Client, moves: usize) {
     let (mut moved, end) = (0, now() + PATIENCE);
     while moved < moves {
@@ -56,7 +56,8 @@ fn move_all(client: &mut Client, moves: usize) {
     }
 }
 
-/// Moves all connections of a verifying load to and fro, and checks that it has no error.
+/// Moves all connections of a verifying load to the other worker and back, and checks that the load
+/// has no error.
 fn load_and_move(place: &Place, url: &str, words: &str) {
     let bench = verifying(url, words);
     await_load(&place.socket());
@@ -116,7 +117,8 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
     faultless(bench);
 }
 
-/// The server itself notices the load and its end.
+/// Checks that a server with `--workers 1..2` adds its second worker for a load, and retires it
+/// after the load.
 #[test]
 #[ignore = "full: a load is one only where the machine has processors for it"]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {

@@ -21,15 +21,16 @@ use worker::{
     Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Worker,
 };
 
-/// Requests before the count begins.
+/// Number of requests before allocations are counted.
 const WARM_UP: u64 = 10_000;
-/// Requests that are counted.
+/// Number of requests during which allocations are counted.
 const COUNTED: u64 = 100_000;
-/// The least time of the count, so that the worker's upkeep once a second is counted, too.
+/// The least time for which allocations are counted, so that the worker's upkeep once a second is
+/// included.
 const HOUSEKEEPING: Duration = Duration::from_millis(1200);
-/// Requests in flight on each connection.
+/// Number of requests in flight on each connection.
 const DEPTH: u64 = 32;
-/// Blocks of the device: few enough that the warm-up writes all of them.
+/// Number of blocks of the device: so few that the warm-up writes all of them.
 const BLOCKS: u64 = 8192;
 
 #[test]
@@ -64,7 +65,7 @@ fn memory() -> impl Device {
     Exclusive::new(MemVolume::new(BLOCKS).open_queue(), Arc::new(RangeLocks::new()), scratch)
 }
 
-/// The phases of the worker's thread, which the test sets one after the other.
+/// The phases of the worker's thread, which the test sets in this order.
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
 const ENDING: u8 = 2;
@@ -100,8 +101,7 @@ fn tell(phase: &AtomicU8, next: u8, waker: &Waker, reached: &Receiver<Waker>) {
     reached.recv().expect("the worker lives");
 }
 
-/// Serves on the worker's thread. Returns its allocations during the phase in which they are
-/// counted.
+/// Runs the worker on this thread. Returns the thread's allocations during the phase `COUNTING`.
 fn serve<N: Network, D: Device>(
     listener: Listener,
     device: D,
@@ -146,7 +146,7 @@ fn serve<N: Network, D: Device>(
 struct Clients {
     v1: [V1; 2],
     v2: [V2; 2],
-    /// Number of requests sent so far.
+    /// Number of requests that were sent so far, which also decides the next request.
     next: u64,
 }
 

@@ -31,8 +31,8 @@ fn pipeline_without_reading(v1: &mut V1, blocks: u32, most: u64) {
     }
 }
 
-/// Checks that the server ends a client that never reads after the limit, uses bounded memory, and
-/// goes on serving.
+/// Checks that the server ends a client that never reads once the time limit has passed, uses
+/// bounded memory, and goes on serving others.
 fn a_client_that_never_reads(blocks: u32) {
     let server = server("stuck_seconds = 3");
     let polite = Polite::start(server.address());
@@ -64,8 +64,8 @@ fn a_client_that_never_reads_replies_of_1_mib_is_ended() {
     a_client_that_never_reads(2048);
 }
 
-/// Several clients together want more large buffers than there are. A client that needs only small
-/// buffers does not wait for large ones.
+/// Checks that a client that needs only small buffers does not wait while other clients want more
+/// large buffers than there are.
 #[test]
 fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     let server = server("stuck_seconds = 30");
@@ -98,8 +98,9 @@ fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     polite.dismiss();
 }
 
-/// Acknowledgements of writes are heads without data. A client that reads them is not stuck,
-/// however busy it is when the server looks for stuck clients.
+/// Checks that a busy writer is not taken for a stuck client. Acknowledgements of writes are heads
+/// without data, and a client that reads them is not stuck, however busy it is when the server
+/// looks.
 #[test]
 fn a_busy_writer_is_not_taken_for_a_stuck_one() {
     let server = server("stuck_seconds = 2");
@@ -122,8 +123,8 @@ fn a_busy_writer_is_not_taken_for_a_stuck_one() {
     writer.join().expect("the server took everything");
 }
 
-/// The time limit for a message is shorter if the worker is short of memory. Other busy clients
-/// alone do not shorten it.
+/// Checks that busy clients alone do not shorten the time limit for a message. The limit is shorter
+/// if the worker is short of memory.
 #[test]
 fn a_slow_sender_is_not_cut_because_others_are_busy() {
     let server = server("stuck_seconds = 20");

@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::support::{Launch, PATIENCE, Place, Server, wait_until};
 use nearflash::{Error, Options, blocking::Client};
 
-/// Returns a server that receives packets and accepts streams at free local ports, not started.
+/// Returns a server with a listener for packets over UDP and one for TCP at free local ports. It is
+/// not started.
 fn launch() -> Launch {
     Launch::new(&[
         "--device",
@@ -58,7 +59,7 @@ fn bench_verifies_over_packets() {
     assert!(ran.status.success(), "{}", said(&ran));
 }
 
-/// Writes a file with a key of 32 equal bytes, and returns its path.
+/// Writes a file with a key of 32 times this character, and returns the file's path.
 fn key(place: &Place, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
     std::fs::write(&path, byte.repeat(32)).unwrap();
@@ -123,7 +124,7 @@ fn a_key_that_others_can_read_or_that_is_none_is_refused() {
     }
 }
 
-/// Returns the workers that have connections of each client, by the client's address.
+/// Returns the workers that have connections of each client, by the client's address and port.
 fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
     let mut found = BTreeMap::<String, BTreeSet<usize>>::new();
     for one in place.client().connections().unwrap().connections {
@@ -133,7 +134,8 @@ fn workers_of(place: &Place) -> BTreeMap<String, BTreeSet<usize>> {
     found
 }
 
-/// Returns the value of the first series whose line begins with these words.
+/// Returns the value of the first series of the server's metrics whose line begins with these
+/// words.
 fn metric(place: &Place, words: &str) -> f64 {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
     stream

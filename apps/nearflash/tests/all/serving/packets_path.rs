@@ -5,8 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Launch, PATIENCE, wait_until};
 
-/// The network namespaces of a client, of a server, and of a router between them. They are removed
-/// on drop.
+/// The network namespaces of a client, of a server, and of a router between them. Removed on drop.
 struct Networks {
     client: String,
     router: String,
@@ -14,7 +13,7 @@ struct Networks {
 }
 
 impl Networks {
-    /// Creates the networks with an MTU of 1500 bytes; `None` if this process may not.
+    /// Creates the network namespaces, with an MTU of 1500 bytes; `None` if this process may not.
     fn new() -> Option<Networks> {
         let name = |side: &str| format!("nearflash-{side}-{}", std::process::id());
         let [client, router, server] = ["client", "router", "server"].map(name);
@@ -49,7 +48,7 @@ impl Networks {
         assert!(ip(&line.split(' ').collect::<Vec<_>>()), "{line}");
     }
 
-    /// Starts the bench in the client's network.
+    /// Starts `nearflash bench` in the client's network namespace.
     fn bench(&self, url: &str, seconds: &str) -> std::process::Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.client, env!("CARGO_BIN_EXE_nearflash")]);
@@ -68,13 +67,13 @@ impl Drop for Networks {
     }
 }
 
-/// Runs `ip`. Returns `true` if it succeeds.
+/// Runs the program `ip`. Returns `true` if it succeeds.
 fn ip(words: &[&str]) -> bool {
     let ran = Command::new("ip").args(words).stdin(Stdio::null()).output();
     ran.is_ok_and(|output| output.status.success())
 }
 
-/// Returns one of the kernel's counters of a network, from its group in `/proc/net/snmp`.
+/// Returns a counter of a network namespace, by its group and name in `/proc/net/snmp`.
 fn counted(network: &str, group: &str, name: &str) -> u64 {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", network, "cat", "/proc/net/snmp"]);

@@ -36,7 +36,7 @@ fn read(lba: u64, buf: Buf) -> Op {
     Op::new(Command::Read(Range::new(lba, blocks)), Some(buf))
 }
 
-/// Polls until all requests in flight have ended.
+/// Polls until all requests in flight have ended, and returns their ends.
 fn finish(queue: &mut Queue) -> Vec<Done> {
     let started = now();
     let mut done = Vec::new();
@@ -127,8 +127,8 @@ fn properties_and_tenants_come_as_events() {
     assert!(matches!(await_event(&mut queue), Event::Tenant(Ok(_))));
 }
 
-/// Waits for the queue's descriptor as an event loop does. Returns `true` if it becomes readable in
-/// time.
+/// Waits at most `seconds` seconds for the queue's descriptor, as an event loop does. Returns
+/// `true` if it becomes readable in that time.
 fn is_readable(queue: &mut Queue, seconds: u64) -> bool {
     let limit = Timespec { tv_sec: seconds as i64, tv_nsec: 0 };
     let fd = queue.fd().unwrap();

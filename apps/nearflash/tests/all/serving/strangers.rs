@@ -1,5 +1,5 @@
 //! Tests that a server reveals nothing to others: to other users of its machine at its sockets, and
-//! to other clients through buffers that it uses again.
+//! to other clients through reused buffers.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -15,11 +15,11 @@ use crate::support::{
 };
 use contract::{Command, Range, Status};
 
-/// Users without rights on any machine: the server's, and another.
+/// Ids of users without rights on any machine: the server's user, and another one.
 const OWNER: u32 = 65_534;
 const STRANGER: u32 = 65_533;
 
-/// A server of the user [`OWNER`]. File permissions let everybody connect to its sockets.
+/// A server that runs as the user [`OWNER`]. File permissions let everybody connect to its sockets.
 struct Owned {
     folder: tempfile::TempDir,
     server: Server,
@@ -48,13 +48,13 @@ impl Owned {
         self.folder.path().join("admin.sock.upgrade")
     }
 
-    /// Runs `nearflash tenant list` as this user, at the admin socket.
+    /// Runs `nearflash tenant list` as the user `uid`, at the server's admin socket.
     fn asked_by(&self, uid: u32) -> Output {
         let mut command = nearflash(&["tenant", "list", "--admin"]);
         command.arg(self.admin()).uid(uid).gid(uid).current_dir("/").output().unwrap()
     }
 
-    /// Tries to take over the server as this user, which must fail. Returns the error.
+    /// Tries to take over the server as the user `uid`, which must fail. Returns the error.
     fn taken_over_by(&self, uid: u32) -> String {
         let (code, said) = launch(uid, &self.admin()).with("--upgrade").fail();
         assert_eq!(code, 1, "{said}");
@@ -62,7 +62,8 @@ impl Owned {
     }
 }
 
-/// Returns a server of this user, whose device is a file beside its admin socket, not started.
+/// Returns a server of the user `uid`, whose device is a file beside its admin socket. It is not
+/// started.
 fn launch(uid: u32, admin: &Path) -> Launch {
     let url = "reflex://127.0.0.1:0";
     let device = format!("file:{}?size=16MiB", admin.with_file_name("disk").display());
@@ -168,7 +169,7 @@ const TWO_NAMESPACES: &str = "workers = 1\n[[device]]\nname = \"m\"\nspec = \"DE
     [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
     [[listen]]\nurl = \"reflex://127.0.0.1:0?namespace=2\"\n";
 
-/// Sizes in blocks of requests that take a buffer of each size class.
+/// Sizes in blocks of requests, one for each size class of buffers.
 const SIZES: [u32; 4] = [8, 100, 300, 2048];
 
 fn serve(spec: &str) -> Server {
@@ -176,7 +177,7 @@ fn serve(spec: &str) -> Server {
 }
 
 /// Fills buffers of each size class with the secret byte: by writes that succeed, by writes that
-/// are refused, and by writes that a reset cuts off.
+/// are refused, and by writes that are cut off by a reset of their connection.
 fn leave_secrets(server: &Server) {
     for blocks in SIZES {
         let secret = vec![SECRET; blocks as usize * 512];
@@ -196,8 +197,8 @@ fn leave_secrets(server: &Server) {
     }
 }
 
-/// Reads as another client, and asserts that the data has no secret byte. Returns the status of the
-/// read.
+/// Reads blocks of the other namespace as another client, and asserts that the answer has no secret
+/// byte. Returns the status of the read.
 fn look(server: &Server, blocks: u32) -> Status {
     let mut reader = V2::connect(server.listener(1));
     let (status, data) = reader.call_in(2, Command::Read(Range::new(0, blocks)), &[]);

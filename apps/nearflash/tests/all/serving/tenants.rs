@@ -30,7 +30,7 @@ rights = "read-write"
 register = true
 "#;
 
-/// Starts a server of a device without data, with a model of a slow one. Returns it with the file
+/// Starts a server of a null device, with the model of a slow one. Returns the server with the file
 /// of the model.
 fn serve(rest: &str) -> (Server, tempfile::NamedTempFile) {
     serve_at(SLOW_MODEL, rest)
@@ -56,7 +56,7 @@ fn enter(server: &Server, token: &str) -> V2 {
 
 const READ: Command = Command::Read(Range { lba: 0, blocks: 8 });
 
-/// Keeps `depth` reads in flight for `time`, and returns the number of answered reads per second.
+/// Keeps `depth` reads in flight for `time`, and returns the number of answered reads a second.
 fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
     let (start, mut answered) = (now(), 0);
     (0..depth).for_each(|tag| v2.send(tag, READ, &[]));
@@ -80,15 +80,16 @@ fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
     rate
 }
 
-/// The least parts of a rate that must be reached: of a promised rate, and of a best-effort
+/// The least shares of a rate that must be reached: of a promised rate, and of a best-effort
 /// tenant's share. A tenant with a promise makes up for a deficit later. A best-effort tenant loses
 /// the time during which a busy machine kept the worker waiting; tests in virtual time check its
 /// exact share.
 const PROMISED: f64 = 0.8;
 const BEST_EFFORT: f64 = 0.02;
 
-/// Measures until each rate is at least its part of the promised one, which a busy machine may
-/// delay. Fails if a rate is much higher than promised.
+/// Measures rates until each is above its least share of the promised one; each pair of `promised`
+/// is a rate and that share. A busy machine may delay this. Fails if a rate is more than 15 % above
+/// the promised one.
 #[track_caller]
 fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) {
     let (mut tries, patience) = (Vec::new(), now() + PATIENCE);
@@ -105,7 +106,7 @@ fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) 
     panic!("{tries:.0?} reads/s of {promised:?}");
 }
 
-/// Returns the reads per second of two connections at the same time.
+/// Returns the reads a second of two connections that read at the same time.
 fn both(one: &mut V2, two: &mut V2) -> Vec<f64> {
     both_with(one, two, 32)
 }

@@ -1,5 +1,5 @@
-//! Tests of connections over TLS to the real program: every client by its URL, and the answers to
-//! clients that are not admitted.
+//! Tests of connections over TLS to the real program: every kind of client by its URL, and the
+//! answers to clients that are not admitted.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -50,7 +50,7 @@ impl Safe {
         format!("reflexs://{}?{}", server.address(), self.trust())
     }
 
-    /// Returns the option of a client's URL by which it trusts the certificate.
+    /// Returns the option of a client's URL by which the client trusts the certificate.
     pub(super) fn trust(&self) -> String {
         format!("ca={}", self.place.path("certificate").display())
     }

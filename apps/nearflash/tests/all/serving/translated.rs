@@ -1,5 +1,5 @@
 //! Tests of `ftl:` devices: acknowledged writes are there after any end of the server. A member
-//! without a volume of this server is refused with advice, and stays unchanged.
+//! that has no volume of this server is refused with advice, and stays unchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use contract::{Command, Range, Status};
 /// Number of blocks of each request, which begins and ends within pages.
 const BLOCKS: u32 = 19;
 
-/// Number of places that are written.
+/// Number of places on the volume that the test writes.
 const PLACES: u64 = 40;
 
-/// The member of an `ftl:` device, a file in a folder of its own.
+/// The member of an `ftl:` device: a file in a folder of its own.
 struct Member {
     folder: tempfile::TempDir,
 }
@@ -40,7 +40,7 @@ impl Member {
         Launch::device(&self.spec()).start()
     }
 
-    /// Runs `nearflash ftl`. Returns its output, or its error message.
+    /// Runs `nearflash ftl` with this command. Returns its output, or its error message.
     fn ftl(&self, command: &str, options: &str) -> Result<String, String> {
         let spec = format!("{}{options}", self.spec());
         let words: Vec<&str> = ["ftl"].into_iter().chain(command.split(' ')).collect();
@@ -59,7 +59,8 @@ impl Member {
     }
 }
 
-/// The writes of a test: for each place, the last acknowledged version and the last sent one.
+/// The versions that a test has written: for each place, the last acknowledged one and the last
+/// sent one.
 struct Ledger([(u8, u8); PLACES as usize]);
 
 impl Ledger {
@@ -164,7 +165,7 @@ fn a_load_that_overwrites_the_volume_many_times_is_verified() {
     assert_eq!(client.call(Command::Flush, &[]).0, Status::Ok);
 }
 
-/// A promise with writes includes the garbage collection that the writes may cause.
+/// Checks that a promise with writes includes the garbage collection that the writes may cause.
 #[test]
 fn promises_that_do_not_fit_beside_the_collection_are_refused() {
     let config = |device: &str| {

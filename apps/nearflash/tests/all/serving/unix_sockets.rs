@@ -1,5 +1,5 @@
-//! Tests of processes of the same machine as clients, through a Unix socket: both versions of the
-//! protocol, both interfaces to the kernel, and access rules.
+//! Tests of clients on the server's machine, through a Unix socket: both versions of the protocol,
+//! both interfaces to the kernel, and access rules.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -143,7 +143,8 @@ fn a_rule_lets_its_user_in_and_nobody_else() {
     }
 }
 
-/// Runs only as root, since the client has to be another user.
+/// Checks that an access rule knows a client by its user. Runs only as root, since the client has
+/// to be another user.
 #[test]
 fn the_kernel_says_who_the_other_end_is() {
     const NOBODY: u32 = 65_534;

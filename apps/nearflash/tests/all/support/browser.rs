@@ -59,12 +59,12 @@ impl Browser {
         browser
     }
 
-    /// Goes to a page.
+    /// Opens a page, by its URL.
     pub(crate) fn open(&self, url: &str) {
         self.post("/url", &json!({"url": url}));
     }
 
-    /// Runs a script, and returns its result.
+    /// Runs a script on the page, and returns the script's result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
@@ -94,8 +94,8 @@ impl Browser {
         self.await_true(&what, &expression);
     }
 
-    /// Deletes all that the browser has kept of this address, its log of errors, and the changed
-    /// size and colour scheme of its screen.
+    /// Deletes all that the browser has kept of this address. Empties its log of errors, and resets
+    /// the size and the colour scheme of its screen.
     pub(crate) fn forget(&self, url: &str) {
         self.open("about:blank");
         let everything = json!({"origin": url, "storageTypes": "all"});
@@ -123,12 +123,12 @@ impl Browser {
         self.post("/actions", &json!({"actions": [keyboard]}));
     }
 
-    /// Sends a command of the DevTools protocol, and returns its result.
+    /// Sends a command of the DevTools protocol, and returns the command's result.
     pub(crate) fn devtools(&self, command: &str, parameters: &Value) -> Value {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
-    /// Sets the size of the screen, in pixels.
+    /// Sets the size of the screen, in pixels; below a width of 600 the browser is a telephone's.
     pub(crate) fn resize(&self, width: u32, height: u32) {
         let screen = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600,
@@ -136,13 +136,13 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &screen);
     }
 
-    /// Sets the preferred scheme: `light` or `dark`.
+    /// Sets the colour scheme that the user prefers: `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let feature = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", &json!({"features": feature}));
     }
 
-    /// Saves a screenshot of the whole page in `target/ui`.
+    /// Saves a screenshot of the whole page in `target/ui`, under this name.
     pub(crate) fn picture(&self, name: &str) {
         use base64::Engine;
         self.run("window.scrollTo({ top: 0, behavior: 'instant' })");
@@ -179,7 +179,7 @@ impl Browser {
         value
     }
 
-    /// Sends a request to the driver, and returns its answer. The driver keeps connections open,
+    /// Sends a request to `chromedriver`, and returns its answer. The driver keeps connections open
     /// whatever it is asked, so the answer is read up to its stated length.
     fn exchange(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
         let mut stream = TcpStream::connect(self.address)?;

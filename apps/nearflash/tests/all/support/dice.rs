@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// Returns how often a test is to kill its server: `usual`, or what `NEARFLASH_KILLS` says.
+/// Returns how often a test kills its server: `NEARFLASH_KILLS`, or `usual`.
 pub(crate) fn kills(usual: u32) -> u32 {
     std::env::var("NEARFLASH_KILLS").map_or(usual, |n| n.parse().expect("a number"))
 }

@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::{PATIENCE, nearflash, wait_until};
 
-/// Seconds of a load that lasts longer than any test.
+/// Seconds of a load that is to last longer than any test.
 const FOR_EVER: &str = "600";
 
-/// Waits until a load is well under way at the server whose admin API is at this socket.
+/// Waits until a connection of the server with this admin socket has carried more than 100
+/// messages.
 pub(crate) fn await_load(socket: &Path) {
     let mut client = Client::new(AdminAddress::Unix(socket.to_owned())).unwrap();
     wait_until("the load", PATIENCE, || {
@@ -33,7 +34,7 @@ pub(crate) fn loading(url: &str, words: &str) -> Child {
     bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// Ends a load, which must succeed, and returns its result.
+/// Ends a load, which must succeed, and returns its results.
 pub(crate) fn result(bench: Child) -> Value {
     // This closes its standard input, and so ends it.
     let output = bench.wait_with_output().unwrap();
@@ -42,7 +43,7 @@ pub(crate) fn result(bench: Child) -> Value {
     serde_json::from_str(&said).expect("it is JSON")
 }
 
-/// Ends a load, and returns its result. Asserts that the load has had no error.
+/// Ends a load, asserts that it had no error, and returns its results.
 pub(crate) fn faultless(bench: Child) -> Value {
     let result = result(bench);
     assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));

@@ -36,7 +36,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time limit for anything that works, on a very busy machine too.
+/// Time limit for waiting for anything that works, on a very busy machine too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns a port of loopback at which nobody listens. The kernel never gives such a port to a
@@ -62,7 +62,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits until `done`; fails the test when it takes longer than `limit`.
+/// Waits until `done` returns `true`. Fails the test if that takes longer than `limit`.
 pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
     let end = now() + limit;
     while !done() {
@@ -71,7 +71,8 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
     }
 }
 
-/// Runs cases, of which this many are run at the same time, since most of a case is waiting.
+/// Runs `case` for each of the cases, `side_by_side` of them at the same time, since most of a case
+/// is waiting.
 pub(crate) fn each<C: Sync>(side_by_side: usize, cases: &[C], case: impl Fn(&C) + Sync) {
     for some in cases.chunks(side_by_side) {
         std::thread::scope(|scope| {
@@ -82,7 +83,8 @@ pub(crate) fn each<C: Sync>(side_by_side: usize, cases: &[C], case: impl Fn(&C) 
     }
 }
 
-/// Returns `count` blocks of 512 bytes, each of which contains its address and the version.
+/// Returns `count` blocks of 512 bytes from block `lba` on, each of which contains its address and
+/// the version.
 pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     let block = |lba: u64| {
         let mut bytes = vec![version; 512];
@@ -92,7 +94,7 @@ pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     (lba..lba + u64::from(count)).flat_map(block).collect()
 }
 
-/// The model of a device with 4 000 tokens per second at 500 µs, 6 000 at 2 ms and 8 000 at most; a
+/// The model of a device with 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 at most; a
 /// write costs ten tokens.
 pub(crate) const SLOW_MODEL: &str = r#"
 format = 1

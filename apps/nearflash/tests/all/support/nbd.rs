@@ -21,9 +21,9 @@ impl<T: Read + Write> Stream for T {}
 /// An NBD client with one connection.
 pub(crate) struct Nbd {
     stream: Box<dyn Stream>,
-    /// The size of the chosen export in bytes.
+    /// The size in bytes of the export that was chosen; zero before.
     pub(crate) size: u64,
-    /// The flags of the chosen export.
+    /// The transmission flags of the export that was chosen; zero before.
     pub(crate) flags: u16,
 }
 
@@ -59,7 +59,8 @@ impl Nbd {
         self.stream.read_exact(bytes).expect("the server answers");
     }
 
-    /// Returns `true` if the server has closed the connection, for which it waits.
+    /// Waits for the server, and returns `true` if it closes the connection instead of sending
+    /// something.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.stream.read(&mut [0]).map_or(true, |count| count == 0)
     }
@@ -105,7 +106,8 @@ impl Nbd {
         }
     }
 
-    /// Chooses an export, or returns the error of the server's answer.
+    /// Chooses an export, and stores its size and flags. Returns the server's error reply if there
+    /// is one.
     pub(crate) fn go(&mut self, name: &str) -> Result<(), OptionReply> {
         let data = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 0]].concat();
         self.option(OptionKind::GO, &data);
@@ -135,7 +137,7 @@ impl Nbd {
         self.send(head.as_bytes());
     }
 
-    /// Receives a reply without data, and returns its error number; zero for none.
+    /// Receives a reply without data, and returns its error number; zero for success.
     pub(crate) fn reply(&mut self) -> u32 {
         let mut reply = SimpleReply::new_zeroed();
         self.take(reply.as_mut_bytes());
@@ -143,14 +145,14 @@ impl Nbd {
         reply.error.get()
     }
 
-    /// Writes data at an offset, and returns the error number of the reply.
+    /// Writes data at an offset in bytes, and returns the error number of the reply.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
         self.request(CommandKind::WRITE, 0, offset, data.len());
         self.send(data);
         self.reply()
     }
 
-    /// Reads `bytes` bytes at an offset, or returns the error number of the reply.
+    /// Reads `bytes` bytes at an offset in bytes, or returns the error number of the reply.
     pub(crate) fn read(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, u32> {
         self.request(CommandKind::READ, 0, offset, bytes);
         match self.reply() {

@@ -14,25 +14,25 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::PATIENCE;
 
-/// The command identifier of event requests.
+/// The command identifier of asynchronous event requests.
 const EVENT_CID: u16 = 60;
 
 /// A host's connection: one queue of a controller.
 pub(crate) struct NvmeQueue {
     stream: TcpStream,
     session: HostSession,
-    /// Bytes that were received and not parsed.
+    /// Bytes that were received and are not parsed yet.
     input: Vec<u8>,
     next_cid: u16,
-    /// Completions that nobody has waited for yet.
+    /// Completions that were received and that no caller has taken yet.
     early: Vec<Completion>,
     pub(crate) cntlid: u16,
 }
 
-/// The outcome of a command: its result and its data, or its status.
+/// The outcome of a command: its result and its data, or the status of its failure.
 pub(crate) type Outcome = Result<(u64, Vec<u8>), Status>;
 
-/// Returns the qualified name of a host of the tests.
+/// Returns the qualified name of the test host with this number.
 pub(crate) fn host_nqn(number: u8) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-0000-0000-0000000000{number:02x}")
 }
@@ -44,7 +44,8 @@ fn field(text: &str) -> [u8; 256] {
 }
 
 impl NvmeQueue {
-    /// Connects a queue of a host; the admin queue makes a controller of the subsystem.
+    /// Connects a queue of a host to the subsystem; queue 0, the admin queue, makes a new
+    /// controller.
     pub(crate) fn connect(
         at: SocketAddr,
         host: u8,
@@ -83,8 +84,8 @@ impl NvmeQueue {
         Ok(own)
     }
 
-    /// Connects an admin queue to a new controller of the subsystem, which is enabled and has an
-    /// event request in flight.
+    /// Connects an admin queue to a new controller of the subsystem. The controller is enabled, and
+    /// an asynchronous event request is in flight.
     pub(crate) fn admin(at: SocketAddr, host: u8, subsystem: &str) -> Result<NvmeQueue, Status> {
         let mut own = NvmeQueue::connect(at, host, subsystem, 0, 0xffff)?;
         let command = PropertyCommand {
@@ -110,12 +111,12 @@ impl NvmeQueue {
         NvmeQueue::admin(at, host, DISCOVERY_NQN).expect("everybody may look")
     }
 
-    /// Connects an I/O queue to the controller of this admin queue.
+    /// Connects I/O queue 1 to the controller of this admin queue.
     pub(crate) fn io(&self, at: SocketAddr, host: u8, subsystem: &str) -> NvmeQueue {
         NvmeQueue::connect(at, host, subsystem, 1, self.cntlid).expect("its controller is there")
     }
 
-    /// Sends an event request, which the controller answers at the next event.
+    /// Sends an asynchronous event request, which the controller answers at the next event.
     fn request_event(&mut self) {
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, EVENT_CID, 0);
         let mut out = Vec::new();
@@ -123,7 +124,7 @@ impl NvmeQueue {
         self.stream.write_all(&out).unwrap();
     }
 
-    /// Waits for the next event, and sends another event request.
+    /// Waits for the next event, and sends another asynchronous event request.
     pub(crate) fn event(&mut self) -> Event {
         while !self.has_event() {
             self.receive().expect("an event comes");
@@ -137,13 +138,13 @@ impl NvmeQueue {
         found.unwrap_or_else(|| panic!("an event {result:#x}"))
     }
 
-    /// Returns `true` if an event is among the received messages.
+    /// Returns `true` if an event is among the messages received so far.
     pub(crate) fn has_event(&mut self) -> bool {
         self.take(|_| false);
         self.early.iter().any(|done| done.cid.get() == EVENT_CID)
     }
 
-    /// Reads the first bytes of a log page.
+    /// Returns the first `bytes` bytes of a log page.
     pub(crate) fn log(&mut self, page: LogPage, bytes: u32) -> Vec<u8> {
         let mut entry = Submission::new(AdminOpcode::GET_LOG_PAGE.0, 0, 0);
         entry.dword10 = (u32::from(page.0) | (bytes / 4 - 1) << 16).into();
@@ -151,13 +152,13 @@ impl NvmeQueue {
         self.call(&entry, bytes as usize, &[]).expect("the log is served").1
     }
 
-    /// Returns the numbers of the namespaces that the host sees.
+    /// Returns the identifiers of the namespaces that the host sees.
     pub(crate) fn namespaces(&mut self) -> Vec<u32> {
         let list = self.identify(IdentifyCns::ACTIVE_NAMESPACES, 0).expect("it is served");
         words(&list)
     }
 
-    /// Returns the size of a namespace in blocks.
+    /// Returns the size of the namespace in blocks, or the status of a refusal.
     pub(crate) fn blocks(&mut self, nsid: u32) -> Result<u64, Status> {
         let data = self.identify(IdentifyCns::NAMESPACE, nsid)?;
         Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
@@ -175,15 +176,16 @@ impl NvmeQueue {
         list[4..20].to_vec()
     }
 
-    /// Registers a key for the reservation of a namespace, and sets whether the reservation
-    /// persists through power loss.
+    /// Registers a key for reservations of a namespace, and sets whether registrations and
+    /// reservations persist through power loss.
     pub(crate) fn register(&mut self, nsid: u32, key: u64, persists: bool) -> Result<(), Status> {
         let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 0, nsid);
         entry.dword10 = (if persists { 3_u32 << 30 } else { 2 << 30 }).into();
         self.call_with(entry, &[[0; 8], key.to_le_bytes()].concat())
     }
 
-    /// Takes the reservation of a namespace, so that others cannot write.
+    /// Acquires the reservation of a namespace with a registered key, so that other hosts cannot
+    /// write.
     pub(crate) fn acquire(&mut self, nsid: u32, key: u64) -> Result<(), Status> {
         let mut entry = Submission::new(NvmOpcode::RESERVATION_ACQUIRE.0, 0, nsid);
         entry.dword10 = (1_u32 << 8).into();
@@ -216,7 +218,8 @@ impl NvmeQueue {
         self.call(&entry, 512, &[]).map(|(_, data)| data)
     }
 
-    /// Sends a command with a new identifier, and waits for its end.
+    /// Sends a command with a new identifier, and waits for its completion. `receives` is the
+    /// number of bytes that it reads, `capsule` the data that it sends.
     pub(crate) fn call(&mut self, entry: &Submission, receives: usize, capsule: &[u8]) -> Outcome {
         self.next_cid = (self.next_cid + 1) % EVENT_CID;
         let cid = self.next_cid;
@@ -244,7 +247,7 @@ impl NvmeQueue {
         }
     }
 
-    /// Takes the events that have arrived, up to the first for which `look` returns `true`. Returns
+    /// Parses received bytes into events, up to the first for which `look` returns `true`. Returns
     /// `true` if there was one.
     fn take(&mut self, mut look: impl FnMut(&HostEvent<'_>) -> bool) -> bool {
         let mut input = &self.input[..];
@@ -265,7 +268,7 @@ impl NvmeQueue {
         found
     }
 
-    /// Waits for more bytes; fails if the controller has closed the connection.
+    /// Waits for more bytes and receives them. Fails if the controller has closed the connection.
     pub(crate) fn receive(&mut self) -> std::io::Result<()> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes)? {
@@ -285,7 +288,7 @@ fn io_entry(opcode: NvmOpcode, nsid: u32, lba: u64) -> Submission {
     entry
 }
 
-/// Returns the numbers of a zero-terminated list.
+/// Returns the little-endian numbers of 32 bits of a list that ends with a zero.
 pub(crate) fn words(list: &[u8]) -> Vec<u32> {
     let words = list.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
     words.take_while(|word| *word != 0).collect()

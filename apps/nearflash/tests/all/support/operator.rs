@@ -4,12 +4,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// An operator, who knows the address of the admin API.
+/// An operator of a server, who knows the address of its admin API.
 pub(crate) trait Operator {
     /// Returns the value of `--admin`.
     fn admin(&self) -> String;
 
-    /// Runs `nearflash WORDS --admin …`.
+    /// Runs `nearflash WORDS --admin …`, and returns its output and exit code.
     fn run(&self, words: &[&str]) -> Output {
         let mut command = nearflash(words);
         command.args(["--admin", &self.admin()]).output().expect("the program starts")

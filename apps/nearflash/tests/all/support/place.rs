@@ -42,12 +42,12 @@ impl Place {
         Place { folder: tempfile::tempdir().unwrap(), workers: "2" }
     }
 
-    /// Creates a folder in memory, for servers that are measured or killed.
+    /// Creates a folder in memory (`/dev/shm`), for servers that are measured or killed.
     pub(crate) fn in_memory() -> Place {
         Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..Place::new() }
     }
 
-    /// Sets the number of workers of the servers to come; two by default.
+    /// Sets the `--workers` option of the servers that start later; `2` by default.
     pub(crate) fn of_workers(self, workers: &'static str) -> Place {
         Place { workers, ..self }
     }
@@ -65,7 +65,7 @@ impl Place {
         format!("file:{}?size=16MiB", self.path(name).display())
     }
 
-    /// Adds options to a server: this place's number of workers, and the admin socket in this
+    /// Returns `launch` with this place's number of workers, and with the admin socket in this
     /// folder.
     pub(crate) fn crewed(&self, launch: Launch) -> Launch {
         let admin = self.admin();
@@ -84,18 +84,18 @@ impl Place {
         self.write_configuration(&text);
     }
 
-    /// Writes the configuration file.
+    /// Writes the configuration file of this folder.
     pub(crate) fn write_configuration(&self, text: &str) {
         std::fs::write(self.path("nearflash.toml"), text).unwrap();
     }
 
-    /// Returns a server with the configuration in this folder, not started.
+    /// Returns a server with the configuration file of this folder. It is not started.
     pub(crate) fn configured(&self) -> Launch {
         let config = self.path("nearflash.toml").display().to_string();
         Launch::new(&["--config", &config, "--admin", &self.admin()])
     }
 
-    /// Returns what `nearflash config show` prints of the configuration.
+    /// Returns what `nearflash config show` prints of this folder's configuration file.
     pub(crate) fn shown(&self) -> String {
         let config = self.path("nearflash.toml").display().to_string();
         let ran = nearflash(&["config", "show", &config]).output().unwrap();
@@ -103,17 +103,19 @@ impl Place {
         String::from_utf8(ran.stdout).unwrap()
     }
 
-    /// Has a server wait at a step of a take-over until it is told to [go on](Place::go_on).
+    /// Returns `launch` for a server that waits at the step `at` of a take-over, until
+    /// [`go_on`](Place::go_on) is called.
     pub(crate) fn staying(&self, launch: Launch, at: &str) -> Launch {
         launch.staying(at, &self.path("go-on"))
     }
 
-    /// Has a server wait at a step of a take-over, if the step is one of this side.
+    /// Returns `launch` for a server that waits at the step `at` of a take-over, if the step is one
+    /// of `side`.
     pub(crate) fn staying_as(&self, side: &str, launch: Launch, at: &str) -> Launch {
         if at.starts_with(side) { self.staying(launch, at) } else { launch }
     }
 
-    /// Lets a server go on that waits at a step.
+    /// Lets a server go on that waits at a step of a take-over.
     pub(crate) fn go_on(&self) {
         std::fs::write(self.path("go-on"), "").unwrap();
     }
@@ -133,8 +135,8 @@ impl Place {
         value.unwrap_or_else(|| panic!("no {series} in {text}")).trim().parse().unwrap()
     }
 
-    /// Waits until there are this many connections, and `carriers` of them carry requests. Returns
-    /// the addresses of their clients. By then the connections of short queries have ended.
+    /// Waits until the server has this many connections, of which `carriers` have carried requests.
+    /// Returns the addresses of their clients. By then the connections of short queries have ended.
     pub(crate) fn await_peers(&self, connections: usize, carriers: usize) -> Vec<String> {
         let mut peers = Vec::new();
         wait_until("the connections of a load", PATIENCE, || {
@@ -147,7 +149,7 @@ impl Place {
         peers
     }
 
-    /// Returns the addresses of the clients of all connections; empty if the server does not
+    /// Returns the sorted addresses of the clients of all connections; empty if the server does not
     /// answer.
     pub(crate) fn peers(&self) -> Vec<String> {
         let Ok(list) = self.client().connections() else { return Vec::new() };
@@ -157,14 +159,14 @@ impl Place {
     }
 }
 
-/// A server of two workers, with its files and its admin socket in a folder.
+/// A running server of two workers, with its files and its admin socket in a folder.
 pub(crate) struct Running {
     pub(crate) place: Place,
     pub(crate) server: Server,
 }
 
 impl Running {
-    /// Starts a server of this configuration.
+    /// Starts a server with this configuration in `place`.
     pub(crate) fn start(place: Place, config: &str) -> Running {
         let server = place.crewed(Launch::config(config)).start();
         Running { place, server }

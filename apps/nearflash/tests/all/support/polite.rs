@@ -1,4 +1,5 @@
-//! A client that keeps the protocol, and verifies all the time that it reads what it has written.
+//! A client that keeps the protocol, and verifies all the time that reads return what it has
+//! written.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,10 +9,11 @@ use std::time::Duration;
 
 use super::{PATIENCE, V2, now, pattern, wait_until};
 
-/// Blocks that the polite client has for itself, at the start of the namespace.
+/// Number of blocks at the start of the namespace that only the polite client uses.
 pub(crate) const BLOCKS: u64 = 64;
 
-/// A client that writes 4 KiB and reads them back every millisecond until it is dismissed.
+/// A client in a thread that writes 4 KiB and reads them back every millisecond until it is
+/// dismissed.
 pub(crate) struct Polite {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
@@ -57,13 +59,13 @@ impl Polite {
         });
     }
 
-    /// Returns the longest time so far of a write and the read after it.
+    /// Returns the longest round so far: the time of a write and of the read after it.
     pub(crate) fn worst(&self) -> Duration {
         Duration::from_millis(self.worst.load(Ordering::Relaxed))
     }
 
-    /// Ends the client, and asserts that it was served well to the end. Returns the longest time of
-    /// a round.
+    /// Ends the client, and asserts that it was served to the end. Returns the longest round, a
+    /// write and the read after it.
     pub(crate) fn dismiss(mut self) -> Duration {
         self.is_served();
         self.stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The program under test as a child process.
+//! The program under test, run as `nearflash serve` in a child process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ impl Launch {
         Launch { arguments, config: None, wrapper: Vec::new(), before: String::new(), log: "warn" }
     }
 
-    /// Returns a server of this device on a free local port.
+    /// Returns a server of the device `spec` on a free local port.
     pub(crate) fn device(spec: &str) -> Launch {
         Launch::new(&["--device", spec, "--listen", "reflex://127.0.0.1:0"])
     }
@@ -49,24 +49,24 @@ impl Launch {
         launch
     }
 
-    /// Adds an argument.
+    /// Adds an argument to the server's command line.
     pub(crate) fn with(mut self, argument: &str) -> Launch {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Limits the number of the server's descriptors.
+    /// Limits the number of the server's file descriptors.
     pub(crate) fn descriptors(self, most: u32) -> Launch {
         self.after(&[], &format!("ulimit -n {most}"))
     }
 
-    /// Has the server wait at a step of a take-over until the file of this path exists.
+    /// Makes the server wait at a step of a take-over until the file `until` exists.
     pub(crate) fn staying(self, at: &str, until: &Path) -> Launch {
         self.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}:{}", until.display()))
     }
 
-    /// Has the server start from a shell that has run this script before. The shell is started
-    /// by `wrapper`.
+    /// Makes the server start from a shell that has run `script` before. The shell is started by
+    /// `wrapper`.
     pub(crate) fn after(mut self, wrapper: &[&str], script: &str) -> Launch {
         self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
         self.before = script.to_owned();
@@ -106,7 +106,7 @@ impl Launch {
         self.begin().await_ready()
     }
 
-    /// Starts the server.
+    /// Starts the server, and does not wait until it accepts connections.
     pub(crate) fn begin(self) -> Begun {
         let mut child = self.command().spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
@@ -124,8 +124,7 @@ impl Launch {
         Begun { server, lines }
     }
 
-    /// Starts the server, which must end with an error. Returns its exit code and its standard
-    /// error.
+    /// Starts a server that must end with an error. Returns its exit code and its standard error.
     pub(crate) fn fail(self) -> (i32, String) {
         let mut child = self.command().spawn().expect("the program starts");
         let mut said = child.stderr.take().expect("piped");
@@ -136,7 +135,7 @@ impl Launch {
     }
 }
 
-/// A server that may not accept yet. It is killed when this value is dropped.
+/// A server that may not accept connections yet. It is killed when this value is dropped.
 pub(crate) struct Begun {
     server: Server,
     lines: Receiver<String>,
@@ -179,8 +178,8 @@ fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Returns the addresses of a server's listeners from its `ready` line, without Unix sockets and
-/// Ethernet, whose places the tests choose.
+/// Returns the addresses of a server's listeners from its `ready` line. Leaves out Unix sockets and
+/// Ethernet, whose addresses the tests choose.
 fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
     let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
@@ -190,7 +189,8 @@ fn parse_ready(line: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// Waits for the end of a child; one that outlives `limit` is killed and fails the test.
+/// Waits for the end of a child process. A child that outlives `limit` is killed and fails the
+/// test.
 fn wait_or_kill(child: &mut Child, limit: Duration) -> ExitStatus {
     let mut status = None;
     let end = super::now() + limit;
@@ -205,7 +205,7 @@ fn wait_or_kill(child: &mut Child, limit: Duration) -> ExitStatus {
     })
 }
 
-/// A server that accepts. It is killed when this value is dropped.
+/// A server that accepts connections. It is killed when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     log: Arc<Mutex<String>>,
@@ -224,7 +224,7 @@ impl Server {
         self.addresses[n]
     }
 
-    /// Returns the log so far.
+    /// Returns what the server has logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -239,7 +239,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns the resident memory of the server in KiB.
+    /// Returns the resident memory of the server's process, in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("it runs");
@@ -280,12 +280,12 @@ impl Server {
         self.signal(Signal::HUP);
     }
 
-    /// Suspends the server.
+    /// Suspends the server's process, by `SIGSTOP`.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Resumes the suspended server.
+    /// Resumes the suspended server, by `SIGCONT`.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::PATIENCE;
 
-/// Returns a message head: magic, opcode, handle, first sector, number of sectors.
+/// Returns the head of a message of version 1: magic, opcode, handle, first block, number of
+/// blocks.
 pub(crate) fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0..2].copy_from_slice(&24u16.to_le_bytes());
@@ -18,7 +19,7 @@ pub(crate) fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 2
     bytes
 }
 
-/// A connection of a client of the original.
+/// A connection of a client of the original ReFlex.
 pub(crate) struct V1 {
     pub(crate) stream: TcpStream,
 }
@@ -53,13 +54,13 @@ impl V1 {
         bytes
     }
 
-    /// Receives the next reply, which must be one to a GET with these fields, and returns its data.
+    /// Receives the next reply, which must be to a GET with these fields, and returns its data.
     pub(crate) fn expect_data(&mut self, handle: u64, lba: u64, lba_count: u32) -> Vec<u8> {
         assert_eq!(self.receive(24), head(0, handle, lba, lba_count));
         self.receive(lba_count as usize * 512)
     }
 
-    /// Receives the next reply, which must be one to a SET with these fields.
+    /// Receives the next reply, which must be to a SET with these fields.
     pub(crate) fn expect_written(&mut self, handle: u64, lba: u64) {
         assert_eq!(self.receive(24), head(1, handle, lba, 0));
     }
@@ -75,7 +76,7 @@ impl V1 {
         }
     }
 
-    /// Returns `true` if the server keeps the connection open for `time`.
+    /// Returns `true` if the server keeps the connection open and silent for `time`.
     pub(crate) fn stays(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let outcome = self.stream.read(&mut [0; 1]);

@@ -13,7 +13,7 @@ use proto::reflex::{ClientEvent, ClientSession};
 
 use super::PATIENCE;
 
-/// A message of the server, complete.
+/// A message of the server that has arrived as a whole, or the end of the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done { tag: Tag, status: Status, data: Vec<u8> },
@@ -24,29 +24,29 @@ pub(crate) enum Answer {
     End,
 }
 
-/// A connection of version 2.
+/// A connection of a client of protocol version 2.
 pub(crate) struct V2 {
     pub(crate) stream: TcpStream,
     pub(crate) session: ClientSession,
     answers: VecDeque<Answer>,
     hello: Option<(Status, HelloReply)>,
-    /// The reply whose data is arriving.
+    /// The reply whose data has arrived in part: its tag, its length in bytes, and the data so far.
     partial: Option<(Tag, usize, Vec<u8>)>,
     ended: bool,
 }
 
 impl V2 {
-    /// Connects without credentials. The server must accept the hello.
+    /// Connects without a token. Fails the test if the server refuses the hello.
     pub(crate) fn connect(address: SocketAddr) -> V2 {
         V2::hello(address, Hello::default()).unwrap_or_else(|status| panic!("hello: {status}"))
     }
 
-    /// Connects with a token; fails with the status of a refused hello.
+    /// Connects with a token. Returns the server's status if it refuses the hello.
     pub(crate) fn with_token(address: SocketAddr, token: &str) -> Result<V2, Status> {
         V2::hello(address, Hello { token: token.as_bytes().into(), ..Hello::default() })
     }
 
-    /// Connects with this hello; fails with its status if the server refuses it.
+    /// Connects with this hello. Returns the server's status if it refuses the hello.
     pub(crate) fn hello(address: SocketAddr, hello: Hello) -> Result<V2, Status> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -75,12 +75,12 @@ impl V2 {
         }
     }
 
-    /// Returns the limits that the server announced in its answer to the hello.
+    /// Returns the limits that the server announced in its reply to the hello.
     pub(crate) fn limits(&self) -> HelloReply {
         self.hello.expect("it was let in").1
     }
 
-    /// Returns the bytes of a request, which the caller sends.
+    /// Returns the bytes of a request, which the caller has to send.
     pub(crate) fn encode(
         &mut self,
         tag: Tag,
@@ -126,7 +126,7 @@ impl V2 {
         self.answers.pop_front()
     }
 
-    /// Sends a command, and waits for its end. Returns its status and its data.
+    /// Sends a command to a namespace, and waits for its reply. Returns the status and the data.
     pub(crate) fn call_in(
         &mut self,
         namespace: u16,
@@ -168,7 +168,8 @@ impl V2 {
         }
     }
 
-    /// Registers a tenant, and returns the server's answer.
+    /// Registers a tenant, and returns the server's reply; with the status as an error if it is
+    /// refused.
     pub(crate) fn register(
         &mut self,
         name: &str,
@@ -232,7 +233,7 @@ impl V2 {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
-    /// Receives bytes. Returns `None` if none come in time.
+    /// Receives bytes and parses them. Returns `None` if none come within the socket's time limit.
     fn read(&mut self) -> Option<()> {
         let mut bytes = vec![0; 1 << 16];
         match self.stream.read(&mut bytes) {

@@ -1,14 +1,14 @@
-//! Tests that a connection cannot reach a new namespace by the number of a removed one that it
-//! knew, whichever process the number was given again in.
+//! Tests that a connection cannot reach a new namespace by the number of a removed one, whichever
+//! process gave the number away again.
 
 use crate::support::{Launch, Place, Server, V2, pattern};
 use contract::{Command, Range, Status};
 use control::admin::{NamespaceStatus, NewNamespace, RemoveNamespace};
 
-/// Bytes of each namespace.
+/// Size in bytes of each namespace.
 const BYTES: u64 = 1 << 20;
 
-/// Maximum number of namespaces that are made and removed until a number is given again.
+/// Maximum number of namespaces that are added and removed until one gets a number again.
 const TRIES: usize = 100;
 
 fn add(place: &Place, name: &str) -> NamespaceStatus {
@@ -26,7 +26,7 @@ fn remove(place: &Place, name: &str) {
     place.client().send_to(name, &RemoveNamespace::default()).unwrap();
 }
 
-/// Makes and removes namespaces until one gets this number, which another one had.
+/// Adds and removes namespaces until one gets this number, which a removed namespace had.
 fn give_again(place: &Place, number: u16) {
     for n in 0..TRIES {
         let name = format!("again{number}-{n}");

@@ -12,11 +12,11 @@ const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
 /// The servers that these tests start in a [`Place`].
 trait Servers {
-    /// Returns a server with a listener of each protocol and this more of configuration, not
-    /// started.
+    /// Returns a server with a listener of each protocol, and with `more` in the configuration of
+    /// its subsystem. It is not started.
     fn launch(&self, more: &str) -> Launch;
     fn start(&self) -> Server;
-    /// Starts a server that takes over from the running one.
+    /// Starts a server that takes over from the running one (`--upgrade`).
     fn take_over(&self) -> Server;
 }
 
@@ -47,7 +47,7 @@ fn bench(server: &Server, query: &str, words: &str) -> Child {
     verifying(&url, words)
 }
 
-/// Returns the number of connections that a server reports to have taken over.
+/// Returns the number of connections that the server's log says it has taken over.
 fn taken(server: &Server) -> usize {
     server.await_log("took over");
     let log = server.log();
@@ -57,8 +57,8 @@ fn taken(server: &Server) -> usize {
     words.find_map(|word| word.parse().ok()).expect("it says how many")
 }
 
-/// Has a load of this many connections, the admin queue's among them, taken over twice while it
-/// runs.
+/// Takes a running load of this many connections over twice, the admin queue's among them, and
+/// checks that it notices nothing.
 fn take_over_twice(query: &str, words: &str, connections: usize) {
     let place = Place::in_memory();
     let mut old = place.start();
@@ -123,7 +123,7 @@ fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
 
 const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
 
-/// A key for tests, which keeps nothing secret.
+/// The key of a host, for tests only: it is published here.
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
@@ -147,7 +147,7 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     assert!(!new.log().contains("DHHC") && !old.log().contains("DHHC"));
 }
 
-/// A host with an admin queue and an I/O queue that has written a block.
+/// A host with an admin queue and an I/O queue, which has written a block.
 struct Disk {
     admin: NvmeQueue,
     io: NvmeQueue,
@@ -162,8 +162,8 @@ impl Disk {
         Disk { admin, io }
     }
 
-    /// Returns `true` if both connections answer. Asserts that both do or neither does, and that
-    /// the answers are right.
+    /// Returns `true` if both queues answer. Asserts that both do or neither does, and that the
+    /// answers are right.
     fn is_alive(&mut self) -> bool {
         let sees = self.admin.blocks(1).is_ok();
         let read = self.io.read(1, 7);
@@ -236,8 +236,9 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
     assert!(NvmeQueue::admin(new.address(), 1, SUBSYSTEM).is_err(), "nobody lets it in");
 }
 
-/// Writes of a host that loses its access, or to a namespace that is taken from it, may still be at
-/// the devices in the older process.
+/// Checks that the access of hosts does not change until the older process is at rest. Writes of a
+/// host that loses its access, or to a namespace that is taken from it, may still be at that
+/// process's devices.
 #[test]
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let place = Place::in_memory();

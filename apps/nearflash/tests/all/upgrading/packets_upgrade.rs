@@ -9,7 +9,7 @@ use std::process::Child;
 use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, verifying, wait_until};
 use nearflash::{Options, blocking::Client};
 
-/// Returns a server that receives packets at this address, not started.
+/// Returns a server that receives packets over UDP at this address. It is not started.
 fn launch(place: &Place, at: SocketAddr, workers: &str) -> Launch {
     let (device, url, admin) = (place.file("device"), format!("reflex+udp://{at}"), place.admin());
     let words = ["--device", &device, "--listen", &url, "--workers", workers, "--admin", &admin];
@@ -24,7 +24,7 @@ fn load(place: &Place, server: &Server) -> Child {
     load
 }
 
-/// Waits until all connections of the load carry requests, at the old server or the new one.
+/// Waits until all eight connections of the load carry requests, at the old server or the new one.
 fn await_load(place: &Place) {
     place.await_peers(8, 8);
 }

@@ -1,5 +1,5 @@
-//! Tests that one process serves, with all acknowledged writes, after either process of a take-over
-//! was killed at a random instant (docs/adr/0009-upgrade.md).
+//! Tests that one process serves all acknowledged writes after either process of a take-over was
+//! killed at a random instant (docs/adr/0009-upgrade.md).
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use crate::support::{
     Begun, Dice, Launch, PATIENCE, Place, Server, kills, pattern, v1_head, wait_until,
 };
 
-/// The longest time between the start of the new process and a kill, which is about as long as a
+/// The longest time in microseconds from the start of the new process to a kill: about as long as a
 /// take-over of an idle server takes.
 const LONGEST_US: u64 = 200_000;
 
@@ -19,7 +19,8 @@ const TRIES: u32 = 20;
 
 const BLOCKS: u32 = 8;
 
-/// The servers of one take-over, on Unix sockets, whose paths are equal in both processes.
+/// The files of the two servers of a take-over. They listen at a Unix socket, whose path is equal
+/// in both processes.
 struct Scene {
     place: Place,
 }
@@ -37,7 +38,7 @@ impl Scene {
         Ok(stream)
     }
 
-    /// Reads the blocks; fails if no process serves.
+    /// Reads the first eight blocks; fails if no process serves.
     fn read(&self) -> std::io::Result<Vec<u8>> {
         let mut stream = self.connect()?;
         stream.write_all(&v1_head(0, 3, 0, BLOCKS))?;
@@ -46,8 +47,8 @@ impl Scene {
         Ok(answer.split_off(24))
     }
 
-    /// Kills one side after this time, while a client writes, and waits until one process serves.
-    /// Returns `false` if the take-over was over before the kill.
+    /// Kills the newer or the older process after the time `after`, while a client writes, and
+    /// waits until one process serves. Returns `false` if the take-over was over before the kill.
     fn play(&self, kills_newer: bool, after: Duration) -> bool {
         let mut old = self.launch().start();
         let mut writer = Writer { stream: self.connect().unwrap(), acknowledged: 0 };
@@ -96,10 +97,10 @@ impl Scene {
     }
 }
 
-/// A client that writes one version of the blocks after the other.
+/// A client that writes the first eight blocks again and again, each time with the next version.
 struct Writer {
     stream: UnixStream,
-    /// The last version that was acknowledged.
+    /// The last version whose write was acknowledged.
     acknowledged: u8,
 }
 

@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal};
 /// The servers that these tests start in a [`Place`].
 trait Servers {
     fn device(&self) -> String;
-    /// Returns a server that is not started.
+    /// Returns a server of this place that is not started.
     fn launch(&self) -> Launch;
     fn start(&self) -> Server;
-    /// Starts a server that takes over from the running one.
+    /// Starts a server that takes over from the running one (`--upgrade`).
     fn take_over(&self) -> Server;
 }
 
@@ -44,7 +44,7 @@ impl Servers for Place {
     }
 }
 
-/// Returns the number of connections that a server reports to have taken over.
+/// Returns the number of connections that the server's log says it has taken over.
 fn told(server: &Server) -> u64 {
     server.await_log("took over");
     let log = server.log();
@@ -55,8 +55,8 @@ fn told(server: &Server) -> u64 {
     numbers.next().expect("it says how many")
 }
 
-/// Asserts that a load still runs on the connections that it had before, and ends it without an
-/// error.
+/// Asserts that a load still runs on the connections `peers` that it had before. Ends the load, and
+/// asserts that it had no error.
 fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
     let now = place.peers();
     assert!(load.try_wait().unwrap().is_none(), "it has ended by itself");
@@ -65,7 +65,7 @@ fn nobody_noticed(place: &Place, mut load: Child, peers: &[String]) {
     assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
 }
 
-/// Has a running load of this many connections taken over twice.
+/// Takes a running load of this many connections over twice, and checks that it notices nothing.
 fn take_over_twice(words: &str, connections: usize) {
     let place = Place::in_memory();
     let mut old = place.start();
@@ -100,7 +100,8 @@ fn a_load_of_version_1_notices_nothing() {
     take_over_twice("?v=1 --connections 4 --queue-depth 16", 4);
 }
 
-/// Clients of both versions that have written something. The connections of version 2 have names.
+/// Clients of both protocol versions that have written something. Those of version 2 have names for
+/// their connections, so that fences know them.
 struct Clients {
     named: Vec<V2>,
     old: V1,
@@ -120,7 +121,7 @@ impl Clients {
         clients
     }
 
-    /// Returns the number of connections that answer. Asserts that the answers are right.
+    /// Returns the number of connections that answer a read. Asserts that the answers are right.
     fn alive(&mut self) -> usize {
         let named = self.named.iter_mut().map(alive).filter(|alive| *alive).count();
         self.old.stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -153,7 +154,8 @@ fn alive(client: &mut V2) -> bool {
     }
 }
 
-/// Asserts that acknowledged writes are there, for a client that takes the name of an earlier one.
+/// Asserts that acknowledged writes are there for a client that connects under the name of an
+/// earlier one, and that no fence holds its requests.
 fn is_served(server: &Server) {
     let hello = Hello { client: 77, connection: 0, ..Hello::default() };
     let mut again = V2::hello(server.address(), hello).unwrap();
@@ -166,12 +168,12 @@ fn is_served(server: &Server) {
     assert!(again.call(write, &pattern(WRITTEN.lba, 8, 2)).0.is_ok());
 }
 
-/// Stands for the number of connections that the older process had given to the newer one when it
-/// waited at its step, or of those that it still had.
+/// A stand-in, in a table of cases, for a number of connections that only the log tells: those that
+/// the older process had given to the newer one when it waited at its step.
 const GIVEN: usize = usize::MAX;
 
 /// Returns the number of connections that the older process had given to the newer one when it
-/// waited at its step, from its log.
+/// waited at its step, as its log says.
 fn stayed_with(server: &Server) -> usize {
     let log = server.log();
     let (_, rest) = log.split_once("stays at").expect("it was awaited");
@@ -179,7 +181,7 @@ fn stayed_with(server: &Server) -> usize {
     number.expect("it says how many").0.parse().expect("a number")
 }
 
-/// Starts a process that takes over, and does not wait until it serves.
+/// Starts a process that takes over (`--upgrade`), and does not wait until it serves.
 fn begin(launch: Launch) -> crate::support::Begun {
     launch.with("--upgrade").begin()
 }
@@ -256,7 +258,8 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
     });
 }
 
-/// Nothing was handed over and the older process is gone, so the newer one starts as after a crash.
+/// Checks that the newer process serves if the older one is killed before it has handed anything
+/// over, as after a crash.
 #[test]
 fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     let cases = ["predecessor:hello", "predecessor:prepare", "predecessor:ready"];
@@ -273,7 +276,8 @@ fn before_it_has_anything_the_newer_serves_in_the_place_of_the_older() {
     });
 }
 
-/// The older process serves on until the newer one has reported that it has everything.
+/// Checks that the older process serves again if the newer one is killed before it has reported
+/// that it has everything.
 #[test]
 fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
     let cases = ["predecessor:committed", "predecessor:rest"];
@@ -295,7 +299,8 @@ fn the_older_serves_again_if_the_newer_is_killed_before_it_is_over() {
     });
 }
 
-/// A server that has never run is not taken for one that was killed.
+/// Checks that a process that finds the socket of a killed server takes its place. A server that
+/// has never run is not taken for one that was killed.
 #[test]
 fn who_finds_the_socket_of_a_killed_server_serves() {
     let place = Place::in_memory();
@@ -305,9 +310,9 @@ fn who_finds_the_socket_of_a_killed_server_serves() {
     is_served(&place.take_over());
 }
 
-/// A new process was suspended for so long that the old one gave it up. It then finds the end of
-/// the old one's messages in the middle of one that did not fit into the socket. It must not take
-/// that for the end of the old process.
+/// Checks that a new process that was given up serves nothing. It was suspended for so long that
+/// the old one gave it up. It then finds the end of the old one's messages in the middle of one
+/// that did not fit into the socket, and must not take that for the end of the old process.
 #[test]
 fn who_was_given_up_serves_nothing() {
     let place = Place::in_memory();
@@ -331,21 +336,22 @@ fn who_was_given_up_serves_nothing() {
     is_served(&old);
 }
 
-/// After the last step, a process that was given up may not learn of it, and would serve
-/// connections that the older one has taken back. So it is ended.
+/// Checks that a process that was given up after its last step is ended. It may not learn that it
+/// was given up, and would serve connections that the older process has taken back.
 #[test]
 fn who_was_given_up_behind_the_last_step_is_ended() {
     is_ended_standing_still("successor:commit", "was ended", 0);
 }
 
-/// Names of connections, exclusive requests and upgrades are held up until its end.
+/// Checks that a process that was given up with some of the connections is ended: until then, names
+/// of connections, exclusive requests and upgrades are held up.
 #[test]
 fn who_was_given_up_with_some_of_the_connections_is_ended() {
     is_ended_standing_still("successor:yours", "is ended", 200);
 }
 
-/// Suspends a new process at this step until the old one goes on, and asserts that the new one is
-/// ended.
+/// Suspends a new process at this step until the old one goes on, with `others` further
+/// connections. Asserts that the old one logs `said` and that the new process is ended.
 fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     let place = Place::new();
     let old = place.start();
@@ -369,7 +375,8 @@ fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     is_served(&place.take_over());
 }
 
-/// A program that rotates logs does not know which process serves.
+/// Checks that a process that is told to reload before it serves does so afterwards: a program that
+/// rotates logs does not know which process serves.
 #[test]
 fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
     let place = Place::new();
@@ -505,7 +512,7 @@ fn the_way_to_the_kernel_may_be_another() {
     }
 }
 
-/// Measures the duration that docs/adr/0009-upgrade.md tells.
+/// Measures the duration of a take-over of 1 000 connections, which docs/adr/0009-upgrade.md tells.
 #[test]
 fn a_thousand_connections_move_under_load() {
     let place = Place::in_memory();
@@ -668,8 +675,8 @@ fn unix_sockets_are_the_new_ones_and_go_with_it() {
     assert!(!data.exists() && !place.socket().exists());
 }
 
-/// Tests that a tenant stays in deficit: at 100 tokens per second, it has read 206 tokens beyond
-/// its limit of deficit.
+/// Checks that a tenant stays in deficit over a take-over: at 100 tokens a second, it has read 206
+/// tokens beyond its limit of deficit.
 #[test]
 fn a_tenant_in_deficit_stays_there() {
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -702,8 +709,8 @@ fn a_tenant_in_deficit_stays_there() {
     assert!(waited.as_millis() >= 1_900, "it was let off its deficit: {waited:?}");
 }
 
-/// While a new process waits just before it serves, operators are told to try again, and need not
-/// wait.
+/// Checks that operators are told to try again at once while a new process waits just before it
+/// serves.
 #[test]
 fn operators_are_answered_while_the_new_process_hesitates() {
     let place = Place::in_memory();

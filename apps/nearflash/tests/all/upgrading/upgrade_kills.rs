@@ -1,7 +1,7 @@
 //! Tests of killing either process of a take-over at each of its steps, while loads of both
-//! protocols write and verify their reads. The kill of a process that owned no connection does no
-//! harm. If the owner was killed, clients connect again, and every acknowledged write is there
-//! (docs/adr/0009-upgrade.md, docs/adr/0015-moving-controllers.md).
+//! protocols write and verify their reads. The kill of a process that had no connection does no
+//! harm. If the process that had them was killed, clients connect again, and every acknowledged
+//! write is there (docs/adr/0009-upgrade.md, docs/adr/0015-moving-controllers.md).
 
 use std::process::Child;
 
@@ -10,30 +10,31 @@ use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-/// Number of cases that run at the same time.
+/// Number of cases that the tests run at the same time.
 const SIDE_BY_SIDE: usize = 5;
 
-/// Options of the loads. Their rates are limited, so that many cases can run at the same time.
+/// Options of the two loads. Their rates are limited, so that many cases can run at the same time.
 /// Requests that come while connections are paused are in flight when a process is killed.
 const REFLEX: &str = "--namespace 2 --connections 4 --queue-depth 8 --rate 800";
 const NVME: &str = "--connections 3 --queue-depth 8 --rate 800";
 
-/// Maximum number of failed requests of each load when the owner of its connections is killed.
-/// Protocol `reflex` repeats what can be repeated. An NVMe host reports that the outcome of its
-/// requests in flight is unknown.
+/// Maximum number of failed requests of the `reflex` load and of the NVMe load when the process
+/// that has their connections is killed. Protocol `reflex` repeats what can be repeated. An NVMe
+/// host reports that the outcome of its requests in flight is unknown.
 const UNKNOWN: [u64; 2] = [0, 3 * 8];
 
-/// Number of connections of both loads.
+/// Number of connections of both loads together, the NVMe host's admin queue included.
 const CONNECTIONS: usize = 4 + (1 + 3);
 
 /// Number of connections that carry requests: all but the host's admin queue.
 const CARRIERS: usize = 4 + 3;
 
 trait Servers {
-    /// Returns a server of two namespaces, one for each load, not started. It waits at step `at` if
-    /// the step is one of its side, `own`.
+    /// Returns a server of two namespaces, one for each load, which waits at step `at` of a
+    /// take-over if the step is one of its side, `own`. It is not started.
     fn launch(&self, own: &str, at: &str) -> Launch;
-    /// Starts both loads, and waits until all their connections are open.
+    /// Starts both loads, and waits until all their connections are open. Returns the loads and the
+    /// addresses of their connections.
     fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>);
 }
 
@@ -59,7 +60,7 @@ impl Servers for Place {
     }
 }
 
-/// Starts the process that takes over, and waits until one of the two waits at a step.
+/// Starts the process that takes over, and waits until one of the two processes waits at step `at`.
 fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
     let new = place.launch("successor", at).with("--upgrade").begin();
     let stays = format!("stays at {at} ");
@@ -67,8 +68,8 @@ fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
     new
 }
 
-/// Ends the loads when one process is left. If `kept`, asserts that they have had no error and that
-/// no client has connected again. Otherwise, at most [`UNKNOWN`] requests may have failed.
+/// Ends the loads when one process is left. If `kept`, asserts that they had no error and that no
+/// client has connected again. Otherwise asserts that at most [`UNKNOWN`] requests have failed.
 fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
     wait_until(&format!("all connections after {at}"), PATIENCE, || {
         place.peers().len() == CONNECTIONS
@@ -89,7 +90,7 @@ fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str)
     }
 }
 
-/// Kills the newer process while one of the two waits at this step. `kept` is `true` if the older
+/// Kills the newer process while one of the two waits at step `at`. `kept` is `true` if the older
 /// process had all connections.
 fn kill_the_newer(at: &str, kept: bool) {
     let place = Place::in_memory();
@@ -102,7 +103,7 @@ fn kill_the_newer(at: &str, kept: bool) {
     end(&place, loads, &peers, kept, at);
 }
 
-/// Kills the older process while one of the two waits at this step. `kept` is `true` if the newer
+/// Kills the older process while one of the two waits at step `at`. `kept` is `true` if the newer
 /// process had all connections.
 fn kill_the_older(at: &str, kept: bool) {
     let place = Place::in_memory();
