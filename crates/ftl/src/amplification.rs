@@ -295,6 +295,15 @@ mod tests {
         (20..1_000).step_by(5).map(of).find(fits).expect("some spare space is enough")
     }
 
+    /// Writes whose skew lies between even and uneven change the number of streams again and again.
+    /// Each time, the moves of collection find a segment to go to.
+    #[test]
+    fn a_volume_takes_writes_while_the_trend_changes() {
+        let case =
+            Case { spare_per_mille: 100, overwrites: 2, ..case(Skew::Zipf(0.8), Policy::HEAT6) };
+        assert!(measure(&case).amplification() < 12.0);
+    }
+
     /// A volume that was created takes writes for ever: no placement of its pages leaves it without
     /// a victim and without room.
     #[test]

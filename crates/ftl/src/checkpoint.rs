@@ -265,7 +265,11 @@ impl Checkpointer {
     /// state.
     pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
         let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
-        let due = LOG_FACTOR * u64::from(pages);
+        let mut due = LOG_FACTOR * u64::from(pages);
+        if store.geometry.thin {
+            // A thin volume that is nearly empty has few pages to write, and flushes all the same.
+            due = due.max(u64::from(store.settings.flush_pages));
+        }
         match self.phase {
             Phase::Idle if self.closed => {}
             Phase::Idle if self.closing && !(store.is_quiet() && motion == Motion::Idle) => {}

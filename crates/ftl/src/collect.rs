@@ -171,12 +171,13 @@ impl Collector {
         let bounds = (horizon, durable_below);
         let Some(victim) = store.segments.victim(victims, dense, written, bounds) else {
             // The only segments with space may be those that no flush covers, or whose records no
-            // checkpoint has.
-            self.hurries = true;
+            // checkpoint has. A flush costs less, so a checkpoint is wanted only after it.
             if store.segments.waits_for_flush(durable_below) {
                 store.flusher.ask();
+            } else {
+                self.hurries = true;
+                gate.want();
             }
-            gate.want();
             return;
         };
         store.report.victims += 1;

@@ -166,12 +166,15 @@ impl Store {
         flying.min().unwrap_or(self.clock.next_stamp)
     }
 
-    /// Returns the number of the stream for pages of this heat; the coldest one while writes are
-    /// even.
+    /// Returns the stream for pages of this heat. All pages go to one stream while writes are even,
+    /// and until the reserve is free that several streams need: moves could otherwise open a segment
+    /// for each stream, and leave none for the next move.
     pub(crate) fn stream(&self, heat: u8) -> u8 {
-        match self.trend.is_even() {
-            true => self.geometry.streams - 1,
-            false => self.settings.policy.stream(heat),
+        let streams = self.geometry.streams;
+        if self.trend.is_even() || self.upkeep.reserve < Geometry::reserve_of(streams) {
+            streams - 1
+        } else {
+            self.settings.policy.stream(heat)
         }
     }
 
