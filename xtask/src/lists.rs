@@ -25,11 +25,12 @@ struct Ignored<'a> {
     list: &'a str,
 }
 
-/// Returns the names of the ignored tests that are in this list.
-pub(crate) fn names(list: &str) -> Result<Vec<String>, String> {
+/// Returns the names of the ignored tests that are in this list and in files below `folder`.
+pub(crate) fn names(list: &str, folder: &str) -> Result<Vec<String>, String> {
     let tree = Tree::read(&shell::root())?;
-    let found = ignored(&tree);
-    Ok(found.into_iter().filter(|one| one.list == list).map(|one| one.name.to_owned()).collect())
+    let found = ignored(&tree).into_iter();
+    let found = found.filter(|one| one.list == list && one.place.starts_with(folder));
+    Ok(found.map(|one| one.name.to_owned()).collect())
 }
 
 /// Reports ignored tests that are in no list, a line each.

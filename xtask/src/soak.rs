@@ -92,7 +92,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
         commands.push((environment.to_vec(), (*words).to_owned()));
     }
     if soak.name == "tests" {
-        let names = lists::names("soak")?;
+        let names = lists::names("soak", "")?;
         if names.is_empty() {
             return Err("no test stands in the list `soak`".to_owned());
         }

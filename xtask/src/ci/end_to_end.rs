@@ -66,7 +66,7 @@ pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
 
 /// Returns the names of the tests of the list `browser` that are not in short runs.
 pub(super) fn other_browser_tests() -> Result<Vec<String>, String> {
-    let mut names = crate::lists::names("browser")?;
+    let mut names = crate::lists::names("browser", "")?;
     names.retain(|name| name != DASHBOARD_SHORT);
     Ok(names)
 }

@@ -14,6 +14,10 @@ use super::end_to_end::{self, BROWSER};
 use super::programs::built;
 use super::step::{Outcome, Run};
 use super::steps;
+use crate::lists;
+
+/// The package with the tests of figures.
+const LAB: &str = "crates/lab";
 
 /// Number of simulated worlds in a slice.
 const WORLDS: u64 = 200;
@@ -25,6 +29,8 @@ enum Slice {
     Browser(String),
     /// A test of `cargo xtask interop` on one kernel, or on none.
     Interop { test: String, kernel: Option<String> },
+    /// A figure or a calibration in virtual time, of those that take longest.
+    Figure(String),
     /// A part of a full run's simulated worlds, from this seed on.
     Worlds(u64),
     /// The documentation is built.
@@ -46,6 +52,9 @@ pub(super) fn run(run: &Run) -> Result<Outcome, String> {
             let words = [&["--exact", test][..], kernel.as_ref().map_or(&[], |k| &k[..])].concat();
             end_to_end::interop_of(&words)
         }
+        Slice::Figure(name) => {
+            built()?.integration(LAB)?.run(&[name, "--ignored"], &[]).map(Outcome::Counted)
+        }
         Slice::Worlds(seed) => steps::some_worlds(*seed, WORLDS),
         Slice::Documentation => steps::documentation(run),
     }
@@ -58,11 +67,13 @@ fn all() -> Result<Vec<Slice>, String> {
     if !ran.ok {
         return Err(ran.output);
     }
-    Ok(of(&ran.output, end_to_end::other_browser_tests()?))
+    let figures = lists::names("full", LAB)?;
+    Ok(of(&ran.output, end_to_end::other_browser_tests()?, figures))
 }
 
-/// Returns the slices for the browser tests and for lines of the form `LIST TEST [KERNEL]`.
-fn of(interop: &str, browser: Vec<String>) -> Vec<Slice> {
+/// Returns the slices for the browser tests, for the tests of figures, and for lines of the form
+/// `LIST TEST [KERNEL]`.
+fn of(interop: &str, browser: Vec<String>, figures: Vec<String>) -> Vec<Slice> {
     let tests = interop.lines().filter_map(|line| {
         let mut words = line.split(' ').map(str::to_owned);
         (words.next()? == "full").then_some(())?;
@@ -70,7 +81,7 @@ fn of(interop: &str, browser: Vec<String>) -> Vec<Slice> {
     });
     let worlds = (1..=steps::ALL_WORLDS).step_by(WORLDS as usize).map(Slice::Worlds);
     let all = browser.into_iter().map(Slice::Browser).chain(tests).chain(worlds);
-    all.chain([Slice::Documentation]).collect()
+    all.chain([Slice::Documentation]).chain(figures.into_iter().map(Slice::Figure)).collect()
 }
 
 /// Returns a number derived from the commit: the first digits of its hash. Without a repository it
@@ -94,13 +105,14 @@ mod tests {
     #[test]
     fn what_short_runs_have_is_no_slice() {
         let said = "short kill-server\nfull old-kernel 6.1\nfull other\n";
-        let slices = of(said, vec!["a_test".to_owned()]);
+        let slices = of(said, vec!["a_test".to_owned()], vec!["figure_9".to_owned()]);
         let kernel = Some("6.1".to_owned());
         assert!(slices.contains(&Slice::Interop { test: "old-kernel".to_owned(), kernel }));
         assert!(slices.contains(&Slice::Interop { test: "other".to_owned(), kernel: None }));
         assert!(slices.contains(&Slice::Browser("a_test".to_owned())));
-        // Worlds from 1, 201, 401, 601 and 801, and the documentation.
-        assert_eq!(slices.len(), 3 + 5 + 1, "{slices:?}");
+        assert!(slices.contains(&Slice::Figure("figure_9".to_owned())));
+        // Worlds from 1, 201, 401, 601 and 801, the documentation, and the figure.
+        assert_eq!(slices.len(), 3 + 5 + 2, "{slices:?}");
     }
 
     #[test]

@@ -127,7 +127,7 @@ fn doc_tests(_: &Run) -> Result<Outcome, String> {
 
 /// Runs the ignored tests of the list `full`.
 fn slow_tests(_: &Run) -> Result<Outcome, String> {
-    let names = lists::names("full")?;
+    let names = lists::names("full", "")?;
     let mut words: Vec<&str> = names.iter().map(String::as_str).collect();
     words.extend(["--ignored", "--test-threads", "1"]);
     let mut counts = Counts::default();

@@ -55,6 +55,7 @@ fn figure_6a() {
 /// workers. The paper's 2 500 tenants a core are missed, because of the cost of a connection over
 /// kernel TCP.
 #[test]
+#[ignore = "full: one of the figures that take longest"]
 fn figure_6b() {
     let figure = check(figures::fig6b);
     let reached: Vec<usize> =
@@ -66,6 +67,7 @@ fn figure_6b() {
 }
 
 #[test]
+#[ignore = "full: one of the figures that take longest"]
 fn a_hostile_best_effort_tenant() {
     meets(figures::hostile_best_effort);
 }
@@ -81,16 +83,19 @@ fn best_effort_tenants_are_equal() {
 }
 
 #[test]
+#[ignore = "full: one of the figures that take longest"]
 fn tenants_come_and_go() {
     meets(figures::churn);
 }
 
 #[test]
+#[ignore = "full: one of the figures that take longest"]
 fn a_device_ages() {
     meets(figures::ageing);
 }
 
 #[test]
+#[ignore = "full: one of the figures that take longest"]
 fn threads_are_stalled() {
     meets(figures::stalls);
 }
