@@ -26,7 +26,8 @@ pub(crate) use settings::BenchOptions;
 use settings::{Client, Settings};
 use xtask::shell;
 
-/// Builds the programs, measures the rows and prints the table.
+/// Builds the programs, measures the chosen rows and prints the table, or measures the cost of
+/// operation for `ops`.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     if options.rows.first().is_some_and(|row| row == "ops") {
         return ops::run(options, &machine::describe());

@@ -1,13 +1,13 @@
-//! `cargo xtask cost`: counts the instructions that scheduling costs for each request.
+//! `cargo xtask cost`: counts the instructions that scheduling costs, for each request.
 //!
-//! One worker serves one load twice: once with the scheduler that promises nothing and once with
-//! the token scheduler (`crates/lab/examples/cost`), under an instruction counter. Two lengths of
-//! each run are subtracted, which leaves what requests cost and nothing of start and end. The shares
-//! are those of a worker with its sockets, over a ring and loopback, as far as it runs in user space:
-//! what the kernel spends on the same requests is not counted. Rows over a network made of memory
+//! One worker serves a load twice: once with the scheduler that promises nothing, and once with the
+//! token scheduler (`crates/lab/examples/cost`), under an instruction counter. The counts of two
+//! lengths of each run are subtracted, which leaves what requests cost, without start and end. The
+//! shares are those of a worker with sockets, over a ring and loopback, as far as it runs in user
+//! space: what the kernel executes for the requests is not counted. Rows over a network in memory
 //! show the worker alone.
 //!
-//! A second table counts what is asked of a registry with ten thousand tenants.
+//! A second table counts the instructions of operations on a registry of ten thousand tenants.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,8 +25,8 @@ pub(crate) struct CostOptions {
     requests: u64,
 }
 
-/// The tenants and the network of each row, with the largest share of the worker's instructions
-/// that scheduling may cost. Rows without sockets have no limit.
+/// The number of tenants and the network of each row, with the largest share in per cent of the
+/// worker's instructions that scheduling may cost. Rows without sockets have no limit.
 const ROWS: [(u64, &str, Option<f64>); 4] = [
     (4, "sockets", Some(2.0)),
     (2_500, "sockets", Some(8.0)),
@@ -34,11 +34,11 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
     (2_500, "memory", None),
 ];
 
-/// Number of repeated measurements where results vary from run to run; odd.
+/// Number of repeated measurements of rows whose results vary from run to run; odd.
 const REPETITIONS: usize = 5;
 
-/// The calls to a registry of [`TENANTS`] tenants: argument of the example, label,
-/// number of calls, and the most instructions of one call. The limits are 1 ms and 10 ms at two
+/// The operations on a registry of [`TENANTS`] tenants: argument of the example, label, number of
+/// operations in a run, and the most instructions of one. The limits are 1 ms and 10 ms at two
 /// instructions a nanosecond.
 const ASKED: [(&str, &str, u64, f64); 4] = [
     ("register", "a tenant comes and goes", 200, 2e6),
@@ -48,7 +48,7 @@ const ASKED: [(&str, &str, u64, f64); 4] = [
 ];
 const TENANTS: u64 = 10_000;
 
-/// Measures and prints the tables. Prints a note instead if the instruction counter is missing.
+/// Measures and prints both tables. Prints a note instead if valgrind is missing.
 pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
     if !shell::has_program("valgrind") {
         println!("left out: scheduling cost: valgrind is not installed");
@@ -82,15 +82,16 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the load.
+/// Builds the program that makes the load, `crates/lab/examples/cost`.
 pub(crate) fn build() -> Result<(), String> {
     let words = ["build", "--profile", "dist", "--package", "nearflash-lab", "--example", "cost"];
     let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if built.ok { Ok(()) } else { Err(built.output) }
 }
 
-/// Returns the instructions of one request or call: the difference of two runs. Over real sockets
-/// the grouping of requests into turns varies, so the result is the median of several differences.
+/// Returns the instructions of one request or operation: the difference of two runs of different
+/// lengths. Over real sockets the grouping of requests into turns varies, so the result is the
+/// median of several differences.
 fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String> {
     let repetitions = if words.contains(&"sockets") { REPETITIONS } else { 1 };
     let difference = |_| {
@@ -103,13 +104,13 @@ fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String>
     Ok(each[each.len() / 2])
 }
 
-/// Returns the instructions of a whole run.
+/// Returns the instructions of one run of the example with these words.
 fn instructions(words: &[&str], tenants: u64, times: u64) -> Result<i64, String> {
     counted(words, tenants, times, Path::new("/dev/null"))
 }
 
-/// Runs the load under the counter, which writes what it counted by line into `profile`. Returns the
-/// instructions of the whole run.
+/// Runs the example under callgrind, which writes its counts by source line into `profile`. Returns
+/// the instructions of the whole run.
 pub(crate) fn counted(
     words: &[&str],
     tenants: u64,

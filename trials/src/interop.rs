@@ -81,7 +81,8 @@ pub(crate) struct InteropOptions {
     kills: Option<u32>,
 }
 
-/// The programs that guests take from the host's root.
+/// The programs that guests need, which they find in the host's root file system, and their Debian
+/// packages.
 const GUEST_NEEDS: &[Need] = &[
     Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
     Need { program: "busybox", package: "busybox-static" },
@@ -91,7 +92,7 @@ const GUEST_NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
 ];
 
-/// The results of a run.
+/// The results of all tests of a run.
 #[derive(Default)]
 struct Tally {
     passed: u64,
@@ -100,7 +101,7 @@ struct Tally {
     table: Table,
 }
 
-/// Runs the selected tests. The last line is `N passed, M failed, K skipped`.
+/// Runs the selected tests. The last line printed is `N passed, M failed, K skipped`.
 pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     if options.names {
         print_names();
@@ -124,7 +125,8 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     }
 }
 
-/// Prints a line for each test and kernel. The further kernels of a short test belong to full runs.
+/// Prints a line for each test and kernel. Further kernels of a test in the short list belong to
+/// full runs.
 fn print_names() {
     for test in TESTS {
         for (number, series) in test.kernels.iter().enumerate() {
@@ -137,7 +139,8 @@ fn print_names() {
     }
 }
 
-/// Runs the tests kernel by kernel, so that the tests of one kernel can share a guest.
+/// Runs the tests kernel by kernel, so that the tests of one kernel can share a guest. Returns
+/// their results.
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let nearflash = match &options.nearflash {
         Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
@@ -181,7 +184,7 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Returns the name of a run: the test's name, with the kernel if the test has several.
+/// Returns the name of a run: the test's name, followed by the kernel if the test runs in a guest.
 fn label(name: &str, series: Option<Series>) -> String {
     match series {
         Some(series) => format!("{name} ({})", series.name()),
@@ -248,7 +251,8 @@ fn run_test(
     outcome
 }
 
-/// Prepares the emulator and the kernel. The error is the reason why guests cannot run.
+/// Provides the emulator and the kernel for the context's guests. The error is the reason why
+/// guests cannot run.
 fn provide(series: Series, context: &Context) -> Result<(), String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("the guests are x86-64 and so must the programs in them be".to_owned());
@@ -262,12 +266,12 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
     context.tools.set(tools).map_err(|_| "the guest was prepared twice".to_owned())
 }
 
-/// Returns the folder that tests write to.
+/// Returns the folder that the tests write their files to.
 fn interop_folder() -> PathBuf {
     target_folder().join("interop")
 }
 
-/// Claims the folder of the tests' files until the returned file is closed: two runs in one folder
+/// Claims the folder of the tests' files until the returned file is closed. Two runs in one folder
 /// would remove each other's files.
 fn claim(folder: &Path) -> Result<File, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());

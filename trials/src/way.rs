@@ -1,12 +1,12 @@
-//! `cargo xtask way`: the files of ours that execute instructions in one read.
+//! `cargo xtask way`: lists the files of this repository that execute instructions in one read.
 //!
-//! The load of `cargo xtask cost` runs under callgrind, which counts instructions by the line of
-//! their source, inlined code by the file that it stands in. Two lengths of the run are subtracted,
-//! which leaves what reads execute, and nothing of start and end. A turn serves a full batch of 64
-//! reads: a file that executes less than one instruction a read belongs to the turn rather than to
-//! the read, and is left out.
+//! The load of `cargo xtask cost` runs under callgrind, which counts instructions by source line,
+//! and inlined code in the file that contains it. Two lengths of the run are subtracted, which
+//! leaves what reads execute, without start and end. A turn serves a full batch of 64 reads: a file
+//! that executes less than one instruction a read belongs to the turn rather than to the read, and
+//! is left out.
 //!
-//! Deliberately not here: the standard library, other people's crates, and the load's own code.
+//! Deliberately left out: the standard library, other people's crates, and the load's own code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,20 +34,20 @@ enum Network {
     Memory,
 }
 
-/// Tenants of the load, each with one connection.
+/// Number of tenants of the load, each with one connection.
 const TENANTS: u64 = 4;
 
-/// The least instructions a read of a file that is on the way.
+/// The least instructions for each read at which a file is listed.
 const LEAST: f64 = 1.0;
 
-/// The aim: at most so many files, none of them longer.
+/// The targets: the most files that are listed, and the most lines of each.
 const FILES_MAX: usize = 14;
 const LINES_MAX: usize = 500;
 
-/// Instructions by file of ours.
+/// Instructions by source file, by its path in the repository.
 type Counts = BTreeMap<String, i64>;
 
-/// Measures and prints the table. Where the counter is missing, a line says so.
+/// Measures and prints the table. Prints a note instead if valgrind is missing.
 pub(crate) fn run(options: &WayOptions) -> Result<(), String> {
     if !shell::has_program("valgrind") {
         println!("left out: the way of a read: valgrind is not installed");
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &WayOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the load and returns what it executed.
+/// Runs the load with this many reads, and returns the instructions of each source file.
 fn counts(network: &str, reads: u64) -> Result<Counts, String> {
     let profile = env::temp_dir().join(format!("nearflash-way-{}", process::id()));
     let counted = cost::counted(&["token", network], TENANTS, reads, &profile);
@@ -88,15 +88,16 @@ fn counts(network: &str, reads: u64) -> Result<Counts, String> {
     Ok(by_file(&text?, |path| ours(&shell::root(), path)))
 }
 
-/// Returns a file's path in the repository, if it is a source file of ours and not of the load.
+/// Returns a file's path in the repository; `None` unless it is a source file of a crate of ours.
 fn ours(root: &Path, path: &str) -> Option<String> {
     let path = path.strip_prefix(&format!("{}/", root.display())).unwrap_or(path);
     let is_source = path.starts_with("crates/") && path.contains("/src/");
     (is_source && root.join(path).exists()).then(|| path.to_owned())
 }
 
-/// Adds up a profile of callgrind by file: lines of costs belong to the last file that was named,
-/// and the line behind `calls=` has the cost of the callee. A callee's file may be named there first.
+/// Adds up a profile of callgrind by file. Lines of costs belong to the last file that was named.
+/// The line behind `calls=` has the cost of the callee and is left out; the callee's file may be
+/// named before it.
 fn by_file(profile: &str, ours: impl Fn(&str) -> Option<String>) -> Counts {
     let (mut names, mut counts) = (BTreeMap::new(), Counts::new());
     let mut file = None;
@@ -125,7 +126,8 @@ fn by_file(profile: &str, ours: impl Fn(&str) -> Option<String>) -> Counts {
     counts
 }
 
-/// Returns the files that two runs differ in by an instruction a read, with their instructions.
+/// Returns the files with their instructions for each read, from the difference of two runs: `long`
+/// has `reads` reads more than `short`. Files below [`LEAST`] are left out.
 fn way(short: &Counts, long: &Counts, reads: u64) -> Vec<(String, f64)> {
     let of = |counts: &Counts, file: &String| counts.get(file).copied().unwrap_or(0);
     let files: BTreeSet<&String> = short.keys().chain(long.keys()).collect();

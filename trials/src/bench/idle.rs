@@ -1,4 +1,4 @@
-//! The server's memory for an idle connection.
+//! Measures how much memory a server needs for an idle connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::process::{self, Server};
 
-/// Returns the bytes of memory for each of `count` connections that have read one block and are
-/// idle.
+/// Opens `count` connections that each read one block and then are idle. Returns the server's
+/// private memory for each of them, in bytes.
 pub(crate) fn bytes_per_connection(server: &Server, count: usize) -> Result<f64, String> {
     let address = server.address.trim_start_matches("reflex://").to_owned();
     let failed = |error: std::io::Error| format!("connecting to {address}: {error}");

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The names of the namespaces and of the cable's ends.
+/// The names of the network namespaces of the server's side and of the client's side.
 const SERVER_SIDE: &str = "nfbench-server";
 const CLIENT_SIDE: &str = "nfbench-client";
 
-/// The network between server and client.
+/// The network between a measured server and its client.
 pub(crate) enum Link {
     Loopback,
-    /// A cable between namespaces, which are removed with this value.
+    /// A virtual cable between two network namespaces, which are removed with this value.
     Veth(Namespaces),
 }
 
-/// Two network namespaces with a cable between them, removed on drop.
+/// Two network namespaces with a virtual cable between them. Both are removed on drop.
 pub(crate) struct Namespaces(());
 
 impl Link {
-    /// Creates a cable between two namespaces. Needs root.
+    /// Creates two network namespaces with a virtual cable between them. Needs root.
     pub(crate) fn veth() -> Result<Link, String> {
         if !shell::is_root() {
             return Err("--veth makes network namespaces, which needs root".to_owned());
@@ -52,12 +52,12 @@ impl Link {
         }
     }
 
-    /// Returns a command that runs the program on the server's side.
+    /// Returns a command that runs a program on the server's side of the link.
     pub(crate) fn server_side(&self, program: &str) -> Command {
         self.side(SERVER_SIDE, program)
     }
 
-    /// Returns a command that runs the program on the client's side.
+    /// Returns a command that runs a program on the client's side of the link.
     pub(crate) fn client_side(&self, program: &str) -> Command {
         self.side(CLIENT_SIDE, program)
     }

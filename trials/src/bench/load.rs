@@ -8,35 +8,35 @@ use super::process::{self, Server};
 use super::servers::{self, Op, Shape, Speech};
 use super::settings::{Client, Settings};
 
-/// The core reserved for the client.
+/// The number of the core reserved for the client, as `taskset` takes it.
 const CLIENT_CPU: &str = "1";
 
-/// The range of addresses in bytes, which is the size of the naive server's file.
+/// The bytes of the server's device that requests go to: the size of the naive server's file.
 const SPAN_BYTES: u64 = 64 << 20;
 
-/// The request size from which addresses are sequential.
+/// The request size in bytes from which on addresses are sequential; below it they are random.
 const STREAM_BYTES: usize = 64 << 10;
 
-/// The interval at which the processes' processor times are read.
+/// The interval at which the processor times of server and client are read.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
-/// The results of one measurement.
+/// The results of one measurement of a server and its client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figure {
-    /// Requests a second.
+    /// Completed requests a second.
     pub(crate) rate: f64,
     /// Mean latency in µs.
     pub(crate) mean_us: f64,
-    /// 95th percentile of latency in µs; zero if the client does not report one.
+    /// 95th percentile of latency in µs; zero if the client reports none.
     pub(crate) p95_us: f64,
-    /// The server's processor time for each request, in ns.
+    /// The server's busy time for each request, in ns.
     pub(crate) server_nanos: f64,
-    /// The share of the time that the server was on its core. A server that spins reports the share
-    /// of time in which it had work instead.
+    /// The server's busy time, as a share of the measured time. A server that spins reports the
+    /// time in which it had work; of other servers it is the time on their core.
     pub(crate) server_busy: f64,
-    /// The share of the time that the client was on its core.
+    /// The client's time on its core, as a share of the measured time.
     pub(crate) client_busy: f64,
-    /// The number of cores that other programs kept busy meanwhile.
+    /// The mean number of cores that other programs kept busy meanwhile.
     pub(crate) others_busy: f64,
 }
 
@@ -90,7 +90,8 @@ pub(crate) fn measure(
     Ok(figure)
 }
 
-/// The processor times of both processes at one moment.
+/// Processor times in nanoseconds at one moment: of the server, of the client, and of all programs
+/// of the machine.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -123,7 +124,7 @@ impl Figure {
     }
 }
 
-/// Returns the client's command line.
+/// Returns the command line of the client that makes the load, pinned to its core.
 pub(crate) fn command(
     settings: &Settings,
     url: &str,
@@ -161,7 +162,7 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// Parses the client's final output.
+/// Parses the client's final output into rate and latencies; `None` if it has another form.
 fn parse(client: Client, shape: Shape, text: &str) -> Option<Figure> {
     let mut figure = Figure::default();
     match client {

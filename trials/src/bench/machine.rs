@@ -1,4 +1,4 @@
-//! The machine and the commit that every result states.
+//! The machine and the commit, which every page of results states.
 
 use std::fmt;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The machine, the system and the commit of a result.
+/// The machine, its kernel and the commit of a result.
 pub(crate) struct Machine {
     commit: String,
     cpu: String,
     cpus: usize,
     kernel: String,
-    /// The load average of the last minute when the run began.
+    /// The load average over the last minute when the run began.
     load: f64,
 }
 
-/// Collects the description from the system and from git.
+/// Reads the description of the machine from `/proc`, and the commit from git.
 pub(crate) fn describe() -> Machine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let info = read("/proc/cpuinfo");

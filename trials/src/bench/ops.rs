@@ -1,4 +1,5 @@
-//! The cost of operating a server, from tests of the program that measure instead of checking.
+//! Measurements of the cost of operating a server: tests of the program (`measuring/ops.rs`) that
+//! print figures instead of checking.
 
 use std::time::Duration;
 
@@ -6,10 +7,10 @@ use super::machine::Machine;
 use super::settings::BenchOptions;
 use xtask::shell;
 
-/// The time limit for all of these tests on a busy machine.
+/// The time limit for all measurements together, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// A line of the table.
+/// A row of the table: the name of a figure, its value and its limit, as a test printed them.
 #[derive(Debug, PartialEq, Eq)]
 struct Figure {
     name: String,
@@ -17,7 +18,7 @@ struct Figure {
     limit: String,
 }
 
-/// Runs the tests one after the other and prints a table of their figures.
+/// Runs the measuring tests one after the other and prints a table of their figures.
 pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), String> {
     let chosen: Vec<&str> = options.rows.iter().skip(1).map(String::as_str).collect();
     let mut tests: Vec<String> = chosen.iter().map(|name| format!("ops::{name}")).collect();

@@ -1,11 +1,11 @@
-//! A child process, and the system's figures for it.
+//! Child processes, and the figures that the system has about a process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// The time within which a server must be ready to accept.
+/// The time limit for a server to print that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server process, which is killed on drop.
@@ -13,7 +13,7 @@ pub(crate) struct Server {
     child: Child,
     /// The listening address that the server printed.
     pub(crate) address: String,
-    /// The last line that the server printed.
+    /// The last line that the server printed, on which some servers report figures.
     last_line: Arc<Mutex<String>>,
 }
 
@@ -54,7 +54,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits at most `limit` for the process to end. Returns true if it exited successfully.
+    /// Waits at most `limit` for the process to end. Returns `true` if it exited successfully.
     pub(crate) fn ends_in_order(mut self, limit: Duration) -> Result<bool, String> {
         let started = Instant::now();
         loop {
@@ -69,7 +69,8 @@ impl Server {
         }
     }
 
-    /// Returns the number that follows `name` in the last line that the server printed.
+    /// Returns the number that follows the word `name` in the last line that the server printed;
+    /// `None` if there is none.
     pub(crate) fn says(&self, name: &str) -> Option<f64> {
         let line = self.last_line.lock().expect("no thread panics with it");
         let mut words = line.split(' ');
@@ -86,7 +87,7 @@ impl Drop for Server {
     }
 }
 
-/// Formats the command line so that it can be pasted into a shell.
+/// Returns the command line as text for a shell, with paths relative to the repository.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let root = format!("{}/", xtask::shell::root().display());
@@ -100,7 +101,7 @@ fn quoted(word: String) -> String {
     if word.chars().all(plain) { word } else { format!("'{word}'") }
 }
 
-/// The nanoseconds of one tick, the unit of the system's processor times.
+/// The nanoseconds of one tick, the unit of the processor times in `/proc`.
 const TICK_NANOS: u64 = 10_000_000;
 
 /// Returns the processor time of all threads of the process, including ended ones, in nanoseconds
@@ -115,8 +116,8 @@ pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
     Some((user + system) * TICK_NANOS)
 }
 
-/// Returns the busy time of all processors since boot, in nanoseconds with the resolution of a
-/// tick.
+/// Returns the time for which all processors were busy since boot, in nanoseconds with the
+/// resolution of a tick.
 pub(crate) fn machine_cpu_nanos() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<u64> =
@@ -126,7 +127,8 @@ pub(crate) fn machine_cpu_nanos() -> Option<u64> {
     Some(ticks * TICK_NANOS)
 }
 
-/// Returns the bytes of private resident memory of the process, without shared pages.
+/// Returns the bytes of private resident memory of the process, without shared pages; `None` if the
+/// process is gone.
 pub(crate) fn private_bytes(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
     let mut sum = 0;
@@ -136,7 +138,7 @@ pub(crate) fn private_bytes(id: u32) -> Option<u64> {
     Some(sum)
 }
 
-/// Raises the limit of open files of this process and its children to the hard limit.
+/// Raises the limit of open files of this process and its later children to the hard limit.
 pub(crate) fn raise_descriptor_limit() -> Result<(), String> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

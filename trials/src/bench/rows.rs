@@ -1,4 +1,5 @@
-//! The rows of the table: both sides of each comparison, and the targets.
+//! The rows of the table of `cargo xtask bench`: what each compares, its target, and its
+//! measurement.
 
 use std::collections::HashMap;
 
@@ -9,31 +10,32 @@ use super::process::show;
 use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
 use super::settings::{Client, Settings};
 
-/// A row of the table.
+/// A row of the table to measure: its name, and what it compares.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     kind: Kind,
 }
 
 enum Kind {
-    /// The server's requests a second divided by a yardstick's; at least the target.
+    /// Compares requests a second: the server's divided by a yardstick's, at least `target`.
     Rate { of: Speech, shape: Shape, against: Against, target: f64 },
-    /// The server's mean latency minus a yardstick's, in µs; at most the target.
+    /// Compares mean latencies: the server's minus a yardstick's in µs, at most `target`.
     Latency { of: Speech, shape: Shape, against: Against, target: f64 },
-    /// The server's requests a second at one shape divided by those at another; at least the
-    /// target.
+    /// Compares the server's requests a second at two shapes: those at `shape` divided by those at
+    /// `other`, at least `target`.
     Within { shape: Shape, other: Shape, target: f64 },
-    /// The 95th percentile at half of the shape's maximum rate, divided by that of fewer
-    /// connections at the same rate; at most the target.
+    /// Compares the server's p95 at half of the maximum rate of `shape` with its p95 at
+    /// `connections` connections and that rate: their ratio is at most `target`.
     Tail { shape: Shape, connections: usize, target: f64 },
-    /// The bytes of memory for each idle connection; at most the target.
+    /// Measures the server's bytes of memory for each of `connections` idle connections, at most
+    /// `target`.
     Memory { connections: usize, target: f64 },
 }
 
 #[derive(Clone, Copy)]
 enum Against {
     Ceiling,
-    /// The ceiling at another shape.
+    /// The ceiling, measured at another shape of the load than the server.
     CeilingAt(Shape),
     Naive,
     /// The server itself over another protocol.
@@ -100,50 +102,51 @@ const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
 }
 
-/// The figures of one side of a row, one for each repetition.
+/// The measurements of one side of a row, one for each repetition.
 pub(crate) struct Side {
     pub(crate) what: String,
     pub(crate) figures: Vec<Figure>,
 }
 
-/// A measured row.
+/// The results of a measured row.
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
-    /// The name of the quantity, with its unit.
+    /// The name of the compared quantity, with its unit.
     pub(crate) unit: &'static str,
-    /// The field of the figures that the row compares.
+    /// Returns the compared quantity of one measurement.
     pub(crate) of: fn(&Figure) -> f64,
     pub(crate) ours: Side,
     pub(crate) theirs: Option<Side>,
-    /// The ratio or difference of the medians.
+    /// The ratio or the difference of the two sides' medians.
     pub(crate) result: f64,
     pub(crate) target: f64,
-    /// If set, the result has to be at least the target; else at most.
+    /// `true` if the result has to be at least the target; `false` if at most.
     pub(crate) at_least: bool,
-    /// If set, both sides ran as fast as they could.
+    /// `true` if both sides ran as fast as they could, so that a server must have been busy.
     pub(crate) is_rate: bool,
 }
 
-/// Measures rows, and keeps the command lines that were used.
+/// The state of the measurement of rows: ceilings that were found, and command lines that were
+/// used.
 pub(crate) struct Rows<'a> {
     settings: &'a Settings,
     ceilings: HashMap<Shape, Ceiling>,
-    /// The command lines without repetitions, in the order of first use.
+    /// The different command lines that were used, in the order of first use.
     commands: Vec<String>,
 }
 
 impl<'a> Rows<'a> {
-    /// Creates the rows' state, with no command lines yet.
+    /// Creates the state for measuring rows with these settings.
     pub(crate) fn new(settings: &'a Settings) -> Self {
         Rows { settings, ceilings: HashMap::new(), commands: Vec::new() }
     }
 
-    /// Returns the command lines used so far.
+    /// Returns the command lines that were used so far, one a line.
     pub(crate) fn commands(&self) -> String {
         self.commands.join("\n")
     }
 
-    /// Returns the reason why a row cannot be measured with these settings, if there is one.
+    /// Returns the reason why a row cannot be measured with these settings; `None` if it can.
     pub(crate) fn obstacle(&self, row: &Row) -> Option<&'static str> {
         match (&row.kind, &self.settings.link, self.settings.client) {
             (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
@@ -161,8 +164,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Measures both sides of a row's comparison, or the server alone if the row compares it with
-    /// nothing. Returns their figures, and the result that the target applies to.
+    /// Measures both sides of a row, or the server alone if the row compares it with nothing.
+    /// Returns their measurements and the result.
     pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
         match row.kind {
             Kind::Rate { of, shape, against, target } => {
@@ -275,7 +278,8 @@ impl<'a> Rows<'a> {
         Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
     }
 
-    /// Returns the contender that a row is compared with, its shape and its rate.
+    /// Returns the contender that a row compares the server with, the shape of its load, and its
+    /// rate in requests a second; `None` for as fast as possible.
     fn yardstick(
         &mut self,
         shape: Shape,
@@ -289,12 +293,12 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Returns the server that the table is about, with its default protocol.
+    /// Returns the server under test, over protocol version 1 of `reflex`.
     fn subject(&mut self, shape: Shape) -> Result<Contender, String> {
         self.speaking(Speech::Reflex1, shape)
     }
 
-    /// Returns the server that the table is about, over this protocol.
+    /// Returns the server under test over a protocol, or the yardstick that stands in for it.
     fn speaking(&mut self, speech: Speech, shape: Shape) -> Result<Contender, String> {
         Ok(match self.settings.stand_in {
             None => Contender::Nearflash(speech),
@@ -303,7 +307,8 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Returns the fastest configuration of the ceiling for this shape, which a short search finds.
+    /// Returns the fastest configuration of the ceiling for a shape of load. A short search finds
+    /// it once for each shape.
     fn ceiling(&mut self, shape: Shape) -> Result<Ceiling, String> {
         if let Some(known) = self.ceilings.get(&shape) {
             return Ok(*known);
@@ -339,7 +344,7 @@ impl<'a> Rows<'a> {
         Ok(figure)
     }
 
-    /// Measures both sides alternately: A B A B …
+    /// Measures both sides in turns (A B A B …), each `repetitions` times.
     fn in_turns(
         &mut self,
         ours: (Contender, Shape, Option<f64>),
@@ -376,7 +381,7 @@ impl Contender {
 }
 
 impl Side {
-    /// Returns the median of a field over the repetitions.
+    /// Returns the median over the repetitions of the quantity that `of` picks.
     pub(crate) fn median(&self, of: fn(&Figure) -> f64) -> f64 {
         let sorted = self.sorted(of);
         let middle = sorted.len() / 2;
@@ -387,7 +392,7 @@ impl Side {
         }
     }
 
-    /// Returns the values of a field in ascending order.
+    /// Returns the values of the quantity that `of` picks, in ascending order.
     pub(crate) fn sorted(&self, of: fn(&Figure) -> f64) -> Vec<f64> {
         let mut values: Vec<f64> = self.figures.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -396,7 +401,7 @@ impl Side {
 }
 
 impl Measured {
-    /// Returns true if the result meets the target.
+    /// Returns `true` if the row's result meets its target.
     pub(crate) fn is_met(&self) -> bool {
         if self.at_least { self.result >= self.target } else { self.result <= self.target }
     }

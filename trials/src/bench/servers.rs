@@ -1,4 +1,4 @@
-//! The command lines of the measured servers.
+//! The command lines of the measured servers: nearflash and its yardsticks.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use super::link::Link;
 use super::process::Server;
 use xtask::shell;
 
-/// The core reserved for servers.
+/// The number of the core reserved for servers, as `taskset` and `--cpus` take it.
 const SERVER_CPU: &str = "0";
 
-/// The prefix of the default subsystem's name; the machine's name follows.
+/// The prefix of the default subsystem's qualified name; a colon and the machine's name follow.
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash";
 
-/// The device behind the server. It holds no data, so that the measurement is of software.
+/// The device behind the measured server. It holds no data, so that only software is measured.
 const DEVICE: &str = "null:64GiB";
 
-/// The kind of requests.
+/// The kind of the requests of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     Read,
@@ -39,7 +39,8 @@ pub(crate) enum Speech {
     NvmeDigest,
 }
 
-/// The shape of a load: operation, size, connections and depth.
+/// The shape of a load: the kind and the bytes of requests, connections, and requests in flight on
+/// each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) op: Op,
@@ -48,7 +49,8 @@ pub(crate) struct Shape {
     pub(crate) queue_depth: usize,
 }
 
-/// A configuration of the ceiling.
+/// A configuration of the ceiling: its interface to the kernel, and its limits in bytes of a send
+/// and of a socket's buffer; 0 for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ceiling {
     pub(crate) interface: &'static str,
@@ -64,7 +66,7 @@ pub(crate) enum Contender {
     Naive,
 }
 
-/// A yardstick that is measured in place of the server.
+/// A yardstick that is measured in place of the server under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StandIn {
     Ceiling,
@@ -72,7 +74,7 @@ pub(crate) enum StandIn {
 }
 
 impl Op {
-    /// Returns the operation as the programs' options spell it.
+    /// Returns the word for the operation in the programs' options.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -82,7 +84,7 @@ impl Op {
 }
 
 impl Speech {
-    /// Returns the protocol's name for the table.
+    /// Returns the name of a server with this protocol, for the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Speech::Reflex1 => "nearflash",
@@ -113,7 +115,8 @@ impl Speech {
 }
 
 impl Ceiling {
-    /// Returns every configuration, or with `quick` the few that are most often the best.
+    /// Returns every configuration of the ceiling, or with `quick` the few that are most often the
+    /// fastest.
     pub(crate) fn ways(quick: bool) -> Vec<Ceiling> {
         let (caps, buffers): (&[usize], &[usize]) =
             if quick { (&[65_536, 0], &[0]) } else { (&[65_536, 262_144, 0], &[0, 1 << 20]) };
@@ -129,14 +132,14 @@ impl Ceiling {
     }
 }
 
-/// Returns the path of a program that cargo has built.
+/// Returns the path of a program that cargo has built in the profile `dist`.
 pub(crate) fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(target.unwrap_or_else(|| "target".into())).join("dist").join(name)
 }
 
 impl Contender {
-    /// Returns the command that serves this shape on `port`.
+    /// Returns the command that serves loads of this shape on `port`.
     pub(crate) fn command(self, shape: Shape, link: &Link, port: u16) -> Command {
         let listen = format!("{}:{port}", link.server_address());
         let program = |name: &str| link.server_side(&built(name).display().to_string());
@@ -170,7 +173,7 @@ impl Contender {
         }
     }
 
-    /// Returns the protocol that clients must use.
+    /// Returns the protocol that clients of the contender must speak.
     pub(crate) fn speech(self) -> Speech {
         match self {
             Contender::Nearflash(speech) => speech,
@@ -178,13 +181,13 @@ impl Contender {
         }
     }
 
-    /// Starts the server on a free port.
+    /// Starts the contender on a free port, and waits until it is ready.
     pub(crate) fn start(self, shape: Shape, link: &Link) -> Result<Server, String> {
         Server::start(&mut self.command(shape, link, free_port()?))
     }
 }
 
-/// Returns the default subsystem of a server on this machine.
+/// Returns the qualified name of a server's default subsystem on this machine.
 fn subsystem() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{SUBSYSTEM}:{}", if name.trim().is_empty() { "server" } else { name.trim() })

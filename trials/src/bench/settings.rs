@@ -1,4 +1,5 @@
-//! The options of the command, and what they mean for all measurements of a run.
+//! The options of `cargo xtask bench`, and the settings that they give to all measurements of a
+//! run.
 
 use std::path::PathBuf;
 

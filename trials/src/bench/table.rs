@@ -1,14 +1,15 @@
-//! The table of results, for the terminal and for `docs/results/`.
+//! The table of results of `cargo xtask bench`, for the terminal and for `docs/results/`.
 
 use super::load::Figure;
 use super::machine::Machine;
 use super::rows::{Measured, Side};
 
-/// Minimum share of the time that a server is on its core. Below it, the server waited for its
-/// client.
+/// The share of the time that a server must be busy for its figure to count. Below it, the server
+/// waited for its client.
 const BUSY_MIN: f64 = 0.85;
 
-/// The largest number of cores kept busy by other programs that does not make a figure doubtful.
+/// The largest number of cores kept busy by other programs at which a figure is not marked as
+/// doubtful.
 const OTHERS_MAX: f64 = 0.1;
 
 const HEADINGS: [&str; 10] = [
@@ -24,7 +25,7 @@ const HEADINGS: [&str; 10] = [
     "busy: server, client, others; the same of the other side",
 ];
 
-/// Returns the rows as a Markdown table that is also readable as plain text.
+/// Returns the measured rows as a Markdown table that is also readable as plain text.
 pub(crate) fn markdown(rows: &[Measured]) -> String {
     let mut lines = vec![HEADINGS.map(str::to_owned).to_vec()];
     lines.extend(rows.iter().map(cells));
@@ -48,7 +49,7 @@ pub(crate) fn markdown(rows: &[Measured]) -> String {
     text
 }
 
-/// Returns a page of results.
+/// Returns a page of results in Markdown: the machine, the table and the command lines.
 pub(crate) fn document(machine: &Machine, table: &str, commands: &str) -> String {
     format!(
         "# Speed beside the yardsticks\n\nMade by `cargo xtask bench`: server on core 0, client on \

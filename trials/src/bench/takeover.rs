@@ -1,9 +1,10 @@
-//! `cargo xtask takeover`: a new process takes over a thousand connections, and then the
-//! controllers of NVMe hosts, from a serving process under loads that verify.
+//! `cargo xtask takeover`: has a new process take over a thousand connections, and then the
+//! controllers of NVMe hosts, from a serving process under loads that verify their reads.
 //!
-//! Each round starts a server and a load and has a second server take over in the middle of it. It
-//! reads times and pauses from the new server's report, and errors and lost connections from the
-//! load's. Nothing is pinned: the client and both servers share the processors, as in production.
+//! Each round starts a server and a load, and has a second server take over in the middle of the
+//! load. It reads times and pauses from the new server's report, and errors and lost connections
+//! from the load's. Nothing is pinned: the client and both servers share the processors, as in
+//! production.
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +19,8 @@ use super::machine;
 use super::process::{self, Server};
 use xtask::shell;
 
-/// The targets, in milliseconds.
+/// The targets: the most milliseconds of a whole take-over, and of the pause of 99 of 100
+/// connections.
 const TOTAL_MS_MAX: f64 = 500.0;
 const PAUSE_P99_MS_MAX: f64 = 50.0;
 
@@ -51,10 +53,10 @@ pub(crate) struct TakeoverOptions {
     output: Option<PathBuf>,
 }
 
-/// The clients that load the server.
+/// The clients of one round, which load the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crowd {
-    /// Connections of protocol reflex.
+    /// Connections of one client of protocol `reflex`.
     Reflex { connections: usize },
     /// NVMe hosts with one controller each.
     Nvme { controllers: usize, queues: usize },
@@ -63,7 +65,7 @@ pub(crate) enum Crowd {
 }
 
 impl Crowd {
-    /// Returns the kinds of clients that the options select.
+    /// Returns the clients of each kind of round that the options select.
     fn all(options: &TakeoverOptions) -> Vec<Crowd> {
         let reflex = Crowd::Reflex { connections: options.connections };
         let nvme = Crowd::Nvme { controllers: options.nvme, queues: options.nvme_queues.max(1) };
@@ -77,7 +79,7 @@ impl Crowd {
         }
     }
 
-    /// Returns the URL that the server listens on.
+    /// Returns the URL at which the server listens, with a free port of loopback.
     fn url(self) -> &'static str {
         match self {
             Crowd::Reflex { .. } => "reflex://127.0.0.1:0",
@@ -86,7 +88,8 @@ impl Crowd {
         }
     }
 
-    /// Returns the arguments of the load: its URL and how it is divided.
+    /// Returns the arguments of `nearflash bench`: the URL of the server at `address`, and the
+    /// load's threads and connections.
     fn load(self, address: &str) -> [String; 5] {
         let (target, threads, connections) = match self {
             Crowd::Reflex { connections } | Crowd::Nbd { connections } => {
@@ -113,7 +116,7 @@ impl fmt::Display for Crowd {
     }
 }
 
-/// The results of one round.
+/// The results of one round, a take-over under load.
 struct Round {
     crowd: Crowd,
     connections: f64,
@@ -122,29 +125,29 @@ struct Round {
     pause_p99_ms: f64,
     pause_max_ms: f64,
     left: f64,
-    /// The longest latency that the client saw.
+    /// The longest latency that the client saw, in milliseconds.
     client_max_ms: f64,
     requests: u64,
-    /// The connections that the load had to reopen.
+    /// The number of times that the load lost a connection and connected again.
     lost: usize,
     wrong: u64,
 }
 
-/// The timing of a round.
+/// The times of a round, in seconds.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// The seconds before the load is measured.
+    /// The seconds of load before it is measured.
     warmup: u64,
     /// The seconds of measured load after the warm-up.
     seconds: u64,
-    /// The time after the start of the load at which the new process starts, in seconds.
+    /// The seconds from the start of the load to the start of the new process.
     upgrade: u64,
 }
 
-/// The timing for measurements.
+/// The times of a round that measures.
 const STEADY: Pace = Pace { warmup: 2, seconds: 8, upgrade: 5 };
 
-/// The timing for a pass or fail check.
+/// The times of a round that only passes or fails.
 const SHORT: Pace = Pace { warmup: 0, seconds: 4, upgrade: 2 };
 
 impl Round {
@@ -153,7 +156,7 @@ impl Round {
         self.is_whole() && in_time
     }
 
-    /// Returns true if all connections moved and no client noticed, however long it took.
+    /// Returns `true` if all connections moved and no client noticed, however long that took.
     fn is_whole(&self) -> bool {
         // The load's first, short connection may still be open, and is moved like the others.
         let moved = self.connections >= self.crowd.connections() as f64 && self.left == 0.0;
@@ -161,8 +164,8 @@ impl Round {
     }
 }
 
-/// Runs one take-over under a load that verifies, and checks that all connections moved. The
-/// duration is not checked.
+/// Runs one take-over under a load that verifies, and fails unless all connections moved unseen.
+/// The duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
     let round = measure_in(folder, 1, SHORT, crowd, program, None)?;
     let text = table(std::slice::from_ref(&round));
@@ -172,7 +175,7 @@ pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<Strin
     Ok(format!("{} connections, {} requests verified", round.connections, round.requests))
 }
 
-/// Measures the rounds and prints the table. Fails if a target is missed.
+/// Measures all rounds and prints the table. Fails if a target is missed.
 pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
     let program = match &options.program {
         Some(program) => program.clone(),
@@ -271,7 +274,7 @@ fn measure_in(
     parse(crowd, line, &json, &notes)
 }
 
-/// Parses the new process's report `line`, and the load's report as JSON and in notes.
+/// Parses the line that the new process logged, and the load's output: its JSON and its notes.
 fn parse(crowd: Crowd, line: &str, json: &Value, notes: &str) -> Result<Round, String> {
     let words = line.split(|c: char| !c.is_ascii_digit());
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! The admin API, tried against its own OpenAPI document by a generator of requests.
+//! Tests of the admin API against its own OpenAPI document, by a generator of requests.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,19 +9,20 @@ use super::{Context, Verdict};
 use crate::bench::process::{Server, show};
 use xtask::shell;
 
-/// The generator, as pip names it.
+/// The generator of requests and its version, as pip names it.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-/// The checks that are not made. Rules of names, sizes and numbers are more than a schema says, so
-/// some requests that fit the schema are refused. A tenant may be named `check`, so that the path
-/// `/v1/tenants/check` has more methods than its entry in the document.
+/// The checks of the generator that are left out. Rules of names, sizes and numbers are more than a
+/// schema says, so the server refuses some requests that fit the schema. A tenant may be named
+/// `check`, so the path `/v1/tenants/check` has more methods than its entry in the document.
 const NOT_CHECKED: &str = "positive_data_acceptance,allow_header_conformance";
 
-/// The time limits of the generator's installation and run.
+/// The time limits for installing the generator and for running it.
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 const RUN_LIMIT: Duration = Duration::from_secs(400);
 
-/// Sends what fits the OpenAPI document and what does not, and checks all answers against it.
+/// Sends requests that fit the OpenAPI document and requests that do not, and checks that all
+/// answers fit it.
 pub(super) fn schema(context: &Context) -> Result<Verdict, String> {
     let tools = context.folder.join("tools");
     if let Err(why) = install(&tools) {
@@ -49,7 +50,7 @@ pub(super) fn schema(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(line.trim().to_owned()))
 }
 
-/// Installs the generator into a folder.
+/// Installs the generator into a new Python environment in `folder`.
 fn install(folder: &Path) -> Result<(), String> {
     let cannot = |why: String| format!("{SCHEMATHESIS} cannot be installed: {why}");
     let mut make = Command::new("python3");

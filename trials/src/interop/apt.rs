@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The time limit of a command, about three times what the slowest download should take.
+/// The time limit of a command of apt: about three times what the slowest download should take.
 const LIMIT: Duration = Duration::from_secs(400);
 
 /// The Debian release whose backports have the newest kernels.
@@ -19,15 +19,16 @@ const NEWEST: &str = "trixie";
 /// The folder of the system's package sources.
 const SOURCES: &str = "/etc/apt/sources.list.d";
 
-/// A source of packages: the system's own suites, or another suite of the same mirror, whose
-/// package lists are kept in a folder apart so that the system's configuration is not changed.
+/// A source of Debian packages: the system's own suites, or another suite of its mirror. Package
+/// lists of another suite are kept in a folder apart, so that the system's configuration does not
+/// change.
 pub(super) struct Apt {
     options: Vec<String>,
     scratch: PathBuf,
 }
 
 impl Apt {
-    /// Uses the system's own suites. `cache` is a folder for downloads.
+    /// Creates a source of the system's own suites. `cache` is a folder for downloads.
     pub(super) fn of_system(cache: &Path) -> Result<Apt, String> {
         let apt = Apt { options: Vec::new(), scratch: cache.join("downloads") };
         let lists = fs::read_dir("/var/lib/apt/lists").map_err(|e| format!("apt's lists: {e}"))?;
@@ -38,7 +39,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Uses the backports of the system's release.
+    /// Creates a source of the backports of the system's release.
     pub(super) fn of_backports(cache: &Path) -> Result<Apt, String> {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
@@ -46,8 +47,8 @@ impl Apt {
         Apt::apart(cache, &suite, &stanza(codename, &suite)?)
     }
 
-    /// Uses the backports of the newest release with newer kernels, whatever the system's is. Kernels
-    /// need no libraries of their release.
+    /// Creates a source of the backports of the Debian release with the newest kernels, whatever
+    /// the system's release is. Kernels need no libraries of their release.
     pub(super) fn of_newest_backports(cache: &Path) -> Result<Apt, String> {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
@@ -55,7 +56,7 @@ impl Apt {
         Apt::apart(cache, &suite, &stanza(codename, &suite)?)
     }
 
-    /// Uses the sources of the system's release.
+    /// Creates a source of source packages of the system's release.
     pub(super) fn of_sources(cache: &Path) -> Result<Apt, String> {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
@@ -63,7 +64,8 @@ impl Apt {
         Apt::apart(cache, &format!("{codename}-sources"), &text)
     }
 
-    /// Uses what one stanza describes, with lists of its own below `cache`.
+    /// Creates a source that a stanza of apt's configuration describes, with package lists of its
+    /// own below `cache`.
     fn apart(cache: &Path, name: &str, stanza: &str) -> Result<Apt, String> {
         let folder = cache.join(format!("apt-{name}"));
         let (parts, lists) = (folder.join("parts"), folder.join("lists"));
@@ -84,7 +86,8 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Downloads the source of `package` and unpacks it into `folder`, if it unpacks as `name`.
+    /// Downloads the source package `package` and unpacks it into `folder`. Fails unless it unpacks
+    /// as a folder `name`.
     pub(super) fn unpack_source(
         &self,
         package: &str,
@@ -105,7 +108,7 @@ impl Apt {
         fs::rename(&unpacked, folder).map_err(failed)
     }
 
-    /// Returns the packages that `package` depends on, the preferred alternative first.
+    /// Returns the packages that `package` depends on, preferred alternatives first.
     pub(super) fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
         let mut command = Command::new("apt-cache");
         command.args(&self.options).args(["depends", package]);
@@ -114,7 +117,7 @@ impl Apt {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Downloads the packages and unpacks them into `folder`, which is created only if all
+    /// Downloads the packages and unpacks them into `folder`, which is created only if everything
     /// succeeded.
     pub(super) fn unpack(&self, packages: &[&str], folder: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -145,7 +148,8 @@ impl Apt {
     }
 }
 
-/// Runs a command and returns its output. If it fails, the error is the last line of its output.
+/// Runs a command and returns its output. The error of a failed command has the last line of its
+/// output.
 pub(super) fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let ran = shell::capture(command, LIMIT)?;
@@ -153,12 +157,12 @@ pub(super) fn run(command: &mut Command) -> Result<String, String> {
     if ran.ok { Ok(ran.output) } else { Err(format!("{name}: {last}")) }
 }
 
-/// Returns `VERSION_CODENAME` of `os-release`.
+/// Returns the value of `VERSION_CODENAME` in the text of `os-release`.
 fn codename(release: &str) -> Option<&str> {
     release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))
 }
 
-/// Returns the stanza of the system's sources for `codename`, rewritten for `suite`.
+/// Returns the stanza of apt's configuration that describes `codename`, rewritten for `suite`.
 fn stanza(codename: &str, suite: &str) -> Result<String, String> {
     let files = fs::read_dir(SOURCES).map_err(|error| format!("{SOURCES}: {error}"))?;
     let mut paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();

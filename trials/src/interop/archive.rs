@@ -1,7 +1,7 @@
-//! Writes the archive that a kernel unpacks as its first file system (format `newc`, described in
-//! the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`).
+//! A writer of the archive that a Linux kernel unpacks as its first file system (format `newc`,
+//! described in the kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
-/// An archive that grows entry by entry.
+/// An archive that is written entry by entry.
 #[derive(Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,

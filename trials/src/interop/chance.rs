@@ -8,7 +8,7 @@ impl Chance {
         Chance(seed)
     }
 
-    /// Returns the next random number.
+    /// Returns the next random number of 64 bits.
     pub(super) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

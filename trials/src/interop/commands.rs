@@ -1,5 +1,5 @@
-//! Runs every command of the program once against a server and checks that the command succeeds, or
-//! says why it cannot.
+//! Runs every command of the program once against a server, and checks that it succeeds or says why
+//! it cannot.
 //!
 //! The program's own tests check what each command does. This walk checks that no command is left
 //! out: it takes the list of commands from the program's own help.
@@ -12,21 +12,21 @@ use super::context::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::shell;
 
-/// The time limit of one command, well above what a busy machine needs.
+/// The time limit of one command: well above what it needs on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The subsystem that the server exports.
+/// The qualified name of the subsystem that the server exports.
 const NQN: &str = "nqn.2026-11.io.nearflash:commands";
 
-/// The expected end of a command: success, or failure with this text in its output.
+/// The expected end of a command: success or failure, with this text in its output.
 enum Expected {
     Done(&'static str),
     Refused(&'static str),
 }
 use Expected::{Done, Refused};
 
-/// The commands in the order in which they run. `DIR`, `URL` and `NQN` stand for the test's folder,
-/// the server's address and its subsystem.
+/// The commands, in the order in which they run, with their expected ends. `DIR`, `URL` and `NQN`
+/// stand for the test's folder, the server's address and the subsystem.
 #[rustfmt::skip]
 const WALK: &[(&str, Expected)] = &[
     ("config check DIR/server.toml", Done("")),
@@ -118,7 +118,7 @@ const WALK: &[(&str, Expected)] = &[
     ("drain --deadline 1 --no-wait", Done("")),
 ];
 
-/// The server's configuration.
+/// The configuration of the server that the commands operate; `DIR` stands for the test's folder.
 const CONFIG: &str = "workers = \"1..2\"\n\
     [[device]]\nname = \"drive\"\nspec = \"sim:a?size=64MiB\"\nmodel = \"a\"\n\
     [[device]]\nname = \"more\"\nspec = \"file:DIR/more?size=64MiB\"\n\
@@ -153,7 +153,7 @@ pub(super) fn all(context: &Context) -> Result<Verdict, String> {
     Err(wrong.join("\n"))
 }
 
-/// Runs one command in the test's folder and compares its end with `expected`.
+/// Runs one command in the test's folder, and fails unless it ends as `expected`.
 fn walk(context: &Context, url: &str, words: &str, expected: &Expected) -> Result<(), String> {
     let folder = context.folder.display().to_string();
     let fill = |text: &str| {

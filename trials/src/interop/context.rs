@@ -1,4 +1,4 @@
-//! The environment of an end-to-end test, and its verdict.
+//! The context of an end-to-end test, and its verdict.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(super) enum Verdict {
     Skipped(String),
 }
 
-/// The environment of a test: its folder, the program, options and the guest.
+/// The context of a test: its folder, the program under test, options, and a guest.
 pub(super) struct Context {
     /// The folder of the test, which is empty when the test starts.
     pub(super) folder: PathBuf,
@@ -23,15 +23,15 @@ pub(super) struct Context {
     pub(super) nearflash: PathBuf,
     pub(super) quick: bool,
     pub(super) seed: u64,
-    /// The number of kills, in tests that take one.
+    /// The number of kills, in tests that kill something; `None` for the test's own number.
     pub(super) kills: Option<u32>,
     pub(super) tools: OnceCell<(Qemu, Kernel)>,
-    /// A guest with the test's kernel, which tests pass on to each other.
+    /// The guest with the test's kernel, which tests take and give back.
     pub(super) standby: Rc<Standby>,
 }
 
 impl Context {
-    /// Returns the emulator and the kernel of a test that runs in a guest.
+    /// Returns the emulator and the kernel; fails in a test that was not to run in a guest.
     pub(super) fn tools(&self) -> Result<&(Qemu, Kernel), String> {
         self.tools.get().ok_or_else(|| "this test was not to run in a guest".to_owned())
     }

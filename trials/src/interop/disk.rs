@@ -17,10 +17,10 @@ use super::chance::Chance;
 
 const SECTOR: usize = 512;
 
-/// The largest request, in bytes, as advertised to the emulator.
+/// The largest request in bytes that the disk announces to the emulator.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
-/// A disk on a thread of its own. Each emulator's connection ends with the emulator.
+/// A simulated disk that serves one emulator after the other, each in a thread of its own.
 pub(crate) struct VolatileDisk {
     state: Arc<Mutex<State>>,
     server: Option<JoinHandle<()>>,
@@ -28,14 +28,14 @@ pub(crate) struct VolatileDisk {
 
 struct State {
     media: Vec<u8>,
-    /// The cached contents by sector number. A discarded sector holds zeroes.
+    /// The cached contents of sectors, by sector number. A discarded sector holds zeroes.
     cache: BTreeMap<u64, [u8; SECTOR]>,
-    /// If set, the disk acknowledges flushes and forced unit access without doing them.
+    /// `true` if the disk acknowledges flushes and forced unit access without doing them.
     lies: bool,
     counts: Counts,
 }
 
-/// The number of requests of each kind that a disk received.
+/// The numbers of requests of each kind that a disk has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) writes: u64,
@@ -45,14 +45,15 @@ pub(crate) struct Counts {
 }
 
 impl VolatileDisk {
-    /// Creates a disk of zeroes. A disk that `lies` acknowledges flushes without doing them.
+    /// Creates a disk of `bytes` zeroes. A disk that `lies` acknowledges flushes and forced unit
+    /// access without doing them.
     pub(crate) fn new(bytes: usize, lies: bool) -> VolatileDisk {
         let cache = BTreeMap::new();
         let state = State { media: vec![0; bytes], cache, lies, counts: Counts::default() };
         VolatileDisk { state: Arc::new(Mutex::new(state)), server: None }
     }
 
-    /// Listens at `socket` for the single emulator that uses the disk next.
+    /// Listens at `socket`, and serves the one emulator that connects next.
     pub(crate) fn attach(&mut self, socket: &Path) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", socket.display());
         if socket.exists() {
@@ -73,8 +74,8 @@ impl VolatileDisk {
         Ok(())
     }
 
-    /// Cuts the power after the emulator has ended: about `survive` percent of the cached sectors
-    /// reach the media. Returns the number of sectors lost.
+    /// Waits for the emulator's end and cuts the power: each cached sector reaches the media with a
+    /// chance of `survive` percent. Returns the number of sectors that were lost.
     pub(crate) fn lose_power(&mut self, survive: u64, chance: &mut Chance) -> usize {
         self.detach();
         let state = &mut *self.state();
@@ -88,19 +89,19 @@ impl VolatileDisk {
         lost
     }
 
-    /// Waits until the emulator's connection has ended, which happens when the emulator ends.
+    /// Waits until the connection of the emulator has ended, which happens when the emulator ends.
     fn detach(&mut self) {
         if let Some(server) = self.server.take() {
             server.join().expect("serving a disk does not panic");
         }
     }
 
-    /// Returns the counts since the disk was created.
+    /// Returns the numbers of requests since the disk was created.
     pub(crate) fn counts(&self) -> Counts {
         self.state().counts
     }
 
-    /// Writes the media to a file for inspection.
+    /// Writes the contents of the media to a file for inspection, and returns its path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, String> {
         let written = fs::write(path, &self.state().media);
         written.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -181,7 +182,7 @@ const COMMAND_WRITE_ZEROES: u16 = 6;
 const FLAG_FUA: u16 = 1;
 const ERROR_INVALID: u32 = 22;
 
-/// Serves one connection to its end.
+/// Serves the NBD connection of one emulator to its end.
 fn serve(mut stream: UnixStream, state: &Mutex<State>) -> io::Result<()> {
     stream.write_all(&MAGIC.to_be_bytes())?;
     stream.write_all(&OPTION_MAGIC.to_be_bytes())?;
@@ -220,7 +221,7 @@ fn reply_to_option(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8])
     stream.write_all(&reply)
 }
 
-/// Serves one request. Returns false when the emulator disconnects.
+/// Serves one NBD request. Returns `false` when the emulator disconnects.
 fn serve_request(stream: &mut UnixStream, state: &Mutex<State>) -> io::Result<bool> {
     let head: [u8; 28] = read(stream)?;
     let (magic, cookie) = (be32(&head[..4]), &head[8..16]);

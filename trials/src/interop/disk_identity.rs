@@ -1,4 +1,4 @@
-//! A server that is started with another disk than the one its device had before.
+//! A test of a server that is started with another disk than the one that its device had before.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::{Context, Verdict};
 /// The time limit of commands in the guest.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Starts a server with one disk, then with another disk as the same device, which is refused, and
-/// then with the option that the refusal names.
+/// Starts a server with one disk, then with another disk as the device's, which must be refused,
+/// and then with the option that the refusal names.
 pub(super) fn swapped(context: &Context) -> Result<Verdict, String> {
     let mut guest = boot(context)?;
     let serves = |guest: &mut Guest, spec: &str| serves_by(guest, &serve(context, spec));
@@ -39,7 +39,7 @@ pub(super) fn swapped(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("a swapped disk is refused, and served as {identity}")))
 }
 
-/// Starts a server by a script, and ends it.
+/// Starts a server in the guest by a script, waits until it serves, and ends it.
 fn serves_by(guest: &mut Guest, script: &str) -> Result<(), String> {
     guest.serve(script, SOON)?;
     let stop = "kill -TERM $(cat /run/server) && while [ -d /proc/$(cat /run/server) ]; do \
@@ -47,7 +47,7 @@ fn serves_by(guest: &mut Guest, script: &str) -> Result<(), String> {
     guest.must(stop, SOON).map(drop)
 }
 
-/// Returns the script of a server of one named device.
+/// Returns the script that starts a server with `spec` as its device `fast`.
 fn serve(context: &Context, spec: &str) -> String {
     let program = context.nearflash.display();
     format!(

@@ -1,11 +1,11 @@
-//! Instructions that a guest executes for a read through each kind of client, called a door: the
-//! kernel's NVMe/TCP host, its NBD client, its iSCSI initiator, and `nearflash attach`.
+//! Measures the instructions that a guest executes for a read through each kind of client, called a
+//! door: the kernel's NVMe/TCP host, its NBD client, its iSCSI initiator, and `nearflash attach`.
 //!
 //! All doors are open in one guest at once, and their loads take turns. A plug-in of the emulator
-//! counts the guest's instructions, in the kernel and in programs, so nothing depends on how fast
-//! this machine is. Each load is watched while it runs, so its start and end are left out. The
-//! instructions of the guest while a load waits are measured on their own and subtracted by time. A
-//! block device that answers at once shows what the load itself costs.
+//! counts the guest's instructions in the kernel and in programs, so nothing depends on the speed
+//! of this machine. Each load is watched only while it runs, without its start and end. The
+//! instructions that the guest executes while a load waits are measured apart and subtracted by
+//! time. A block device that answers at once shows what the load itself costs.
 
 mod bed;
 mod counter;
@@ -27,10 +27,10 @@ const NEEDS: &[Need] = &[
     Need { program: "iscsiadm", package: "open-iscsi" },
 ];
 
-/// Number of reads of the run in which the instructions of the kernel's functions are counted.
+/// Number of reads of the run in which instructions are counted by function of the kernel.
 const READS: u32 = 10_000;
 
-/// Number of rounds, in each of which every door has its turn; odd.
+/// Number of rounds of measurements; odd. In each round every door has its turn.
 const ROUNDS: usize = 3;
 
 /// Counts the instructions of reads, prints the tables, and returns their summary.

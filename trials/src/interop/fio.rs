@@ -1,4 +1,4 @@
-//! Tests of the engine for fio: it reads, writes, discards and verifies, also while the server is
+//! Tests of the engine for fio. It reads, writes, discards and verifies, also while the server is
 //! killed and started again, and the commands of its guide work.
 
 mod compare;
@@ -23,7 +23,7 @@ use xtask::shell;
 /// The time limit of one run of fio, which waits for servers that are slow to come back.
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// The file that a run of fio makes when its requests begin.
+/// The name of the file that a run of fio makes when its requests begin.
 const BEGUN: &str = "begun";
 
 /// The guide whose commands are run, and the job files of the paper's figure.
@@ -66,7 +66,7 @@ pub(crate) fn build(options: &EngineOptions) -> Result<(), String> {
     compare::compare(&nearflash, &output, rounds.max(1))
 }
 
-/// Options of fio for loads that are run once each.
+/// Options of fio for loads without verification, each of which runs once.
 const LOADS: &[&str] = &[
     "--rw=randread --bs=4k --iodepth=32 --connections=4 --number_ios=5000",
     "--rw=randread --bs=4k --iodepth=1 --spin=1000 --number_ios=500 --numjobs=2",
@@ -74,7 +74,7 @@ const LOADS: &[&str] = &[
     "--rw=randtrim --bs=64k --iodepth=8",
 ];
 
-/// Options of fio for loads that verify what they have written.
+/// Options of fio for loads that verify what they have written, each of which runs once.
 const VERIFIED: &[&str] = &[
     "--rw=randwrite --bsrange=4k-1m --iodepth=16 --connections=2 --fsync=16",
     "--rw=randrw --bsrange=4k-1m --iodepth=16 --iodepth_batch_submit=4",
@@ -85,20 +85,21 @@ const VERIFIED: &[&str] = &[
 /// verified.
 const KILLED: &str = "--rw=randwrite --bsrange=4k-1m --iodepth=16 --connections=2 --loops=20";
 
-/// The number of kills.
+/// The number of kills of the server during the [`KILLED`] load.
 const KILLS: u32 = 20;
 
-/// Options of fio for verification that leaves no file behind.
+/// Options of fio by which it verifies reads and leaves no file behind.
 const VERIFY: &str = "--verify=crc32c --verify_fatal=1 --verify_state_save=0";
 
-/// Fio with the engine.
+/// The installed fio with the engine that was built.
 struct Fio<'a> {
     context: &'a Context,
     engine: PathBuf,
 }
 
 impl Fio<'_> {
-    /// Returns the command of fio with the engine and these options.
+    /// Returns the command that runs fio with the engine on the server at `port`, with these
+    /// options.
     fn command(&self, port: u16, words: &[&str]) -> Command {
         let mut command = Command::new("fio");
         command.arg("--name=trial").current_dir(&self.context.folder);
@@ -110,14 +111,15 @@ impl Fio<'_> {
     }
 }
 
-/// Runs a command to its successful end.
+/// Runs a command that must succeed, and returns its output.
 fn succeed(command: &mut Command) -> Result<String, String> {
     let shown = crate::bench::process::show(command);
     let ran = shell::capture(command, LIMIT)?;
     if ran.ok { Ok(ran.output) } else { Err(format!("{shown}:\n{}", ran.output)) }
 }
 
-/// Builds the engine and runs fio with it.
+/// Builds the engine, and runs fio with it: the guide's commands, the options of rights, and the
+/// loads.
 pub(super) fn engine(context: &Context) -> Result<Verdict, String> {
     let sources = match engine::sources(&target_folder().join("interop-cache")) {
         Ok(sources) => sources,
@@ -133,7 +135,7 @@ pub(super) fn engine(context: &Context) -> Result<Verdict, String> {
     kill_server::in_memory(|folder| runs(&fio, &folder.join("volume")))
 }
 
-/// Runs the loads, the last one while the server is killed again and again.
+/// Runs the loads against a server, the last one while the server is killed and started again.
 fn runs(fio: &Fio, volume: &Path) -> Result<Verdict, String> {
     let context = fio.context;
     let port = free_port()?;
@@ -173,7 +175,7 @@ fn runs(fio: &Fio, volume: &Path) -> Result<Verdict, String> {
     )))
 }
 
-/// Runs the commands of the guide and the job files, but for that of a local device, which is only read.
+/// Runs the commands of the guide and the job files. The job file of a local device is only parsed.
 fn guide(fio: &Fio) -> Result<(), String> {
     let (context, root) = (fio.context, shell::root());
     let text = fs::read_to_string(root.join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
@@ -209,7 +211,8 @@ fn guide(fio: &Fio) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs fio against a server that admits only clients with a token, as one tenant.
+/// Checks that fio's options of rights work: a server admits only clients with a token, which are
+/// charged to one tenant.
 fn rights(fio: &Fio) -> Result<(), String> {
     let (folder, port) = (&fio.context.folder, free_port()?);
     let config = folder.join("rights.toml");
@@ -233,7 +236,7 @@ fn rights(fio: &Fio) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the commands of a guide that run fio or the bench, each in one line.
+/// Returns the commands in the `sh` blocks of a guide that run fio or the bench, each in one line.
 fn commands_of(guide: &str) -> Vec<String> {
     let joined = guide.replace("\\\n", " ");
     let mut inside = false;

@@ -21,19 +21,20 @@ use super::kernel::{Kernel, Qemu};
 /// The address at which a guest reaches the host's loopback interface, through its card `eth0`.
 pub(super) const HOST: &str = "10.0.2.2";
 
-/// The time limit of what a guest does quickly on an idle machine.
+/// The time limit for things that a guest does quickly on an idle machine.
 pub(super) const SOON: Duration = Duration::from_secs(120);
 
-/// The time limit of work that keeps an emulated processor busy.
+/// The time limit for work that keeps the guest's emulated processor busy.
 pub(super) const LATER: Duration = Duration::from_secs(400);
 
-/// The parts of a guest.
+/// The parts of a guest that is to be booted.
 pub(crate) struct Machine<'a> {
     pub(crate) qemu: &'a Qemu,
     pub(crate) kernel: &'a Kernel,
     /// A folder of the host that both guest and host write to, at the same path in the guest.
     pub(crate) share: &'a Path,
-    /// The disks in order. They become `/dev/nvme0n1` or `/dev/vda` and so on.
+    /// The disks of the guest in order. They become `/dev/nvme0n1` or `/dev/vda` and so on, by
+    /// controller.
     pub(crate) disks: Vec<Disk>,
     /// Pairs of a port on the host's loopback interface and the guest's port that it leads to. The
     /// guest reaches the host's loopback interface at [`HOST`] through its network card `eth0`, and
@@ -58,18 +59,18 @@ pub(crate) enum Controller {
     Virtio,
 }
 
-/// The storage behind a disk.
+/// The storage on the host behind a guest's disk.
 pub(crate) enum Backing {
     /// A file of the host. Writes that the controller has completed survive the guest.
     Image(PathBuf),
-    /// An NBD server that listens on this socket.
+    /// An NBD server of the host that listens at this Unix socket.
     Nbd(PathBuf),
-    /// The export `ns1` of an NBD server at this port of the loopback interface, which may be away
-    /// for a minute.
+    /// The export `ns1` of an NBD server at this port of the host's loopback interface. The server
+    /// may be away for a minute.
     Export(u16),
 }
 
-/// A running guest, which is killed on drop.
+/// A running guest, whose emulator is killed on drop.
 pub(crate) struct Guest {
     emulator: Child,
     control: BufReader<UnixStream>,
@@ -77,7 +78,7 @@ pub(crate) struct Guest {
     commands: u32,
 }
 
-/// The status and the output of a script.
+/// The exit status and the output of a script that ran in a guest.
 pub(crate) struct Output {
     pub(crate) status: i32,
     pub(crate) text: String,
@@ -88,19 +89,19 @@ const MEMORY_MIB: u32 = 1024;
 /// The time limit for the start of the emulator.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The time limit until the guest accepts scripts. Booting takes four seconds on an idle machine.
+/// The time limit for the guest to accept scripts. Booting takes four seconds on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
-/// Text of kernel messages that report a problem.
+/// Parts of console lines that report a problem of the guest's kernel.
 const TROUBLE: [&str; 5] = ["BUG:", "WARNING:", "Oops", "Kernel panic", "interop: "];
 
 impl Machine<'_> {
-    /// Boots the guest. `name` distinguishes the boots that share a folder.
+    /// Boots the guest. `name` distinguishes boots that share a folder.
     pub(crate) fn boot(&self, name: &str) -> Result<Guest, String> {
         self.start(name, true, None)
     }
 
-    /// Boots the guest with this plug-in of the emulator, and the plug-in's arguments.
+    /// Boots the guest with a plug-in of the emulator, given as path and arguments.
     pub(crate) fn boot_with(&self, name: &str, plugin: &str) -> Result<Guest, String> {
         self.start(name, true, Some(plugin))
     }
@@ -146,8 +147,8 @@ impl Machine<'_> {
         Ok(guest)
     }
 
-    /// Returns the command of the emulator, which starts the kernel itself or leaves that to the
-    /// firmware.
+    /// Returns the command of the emulator, which starts the kernel itself if `hands_kernel`, and
+    /// otherwise leaves that to the firmware.
     fn command(&self, socket: &Path, console: &Path, hands_kernel: bool) -> Command {
         // The host's kernel ends the emulator together with this process, even after a crash.
         let mut command = Command::new("setpriv");
@@ -274,7 +275,8 @@ fn end(emulator: &mut Child) {
 }
 
 impl Guest {
-    /// Runs a shell script in the guest's shared folder to its end.
+    /// Runs a shell script in the guest's shared folder to its end, and returns its exit status and
+    /// output.
     pub(crate) fn run(&mut self, script: &str, limit: Duration) -> Result<Output, String> {
         let name = self.script(script)?;
         let status = self.ask(&format!("run {name}"), limit)?;
@@ -296,7 +298,8 @@ impl Guest {
         Ok(self.share.join(format!("{name}.out")))
     }
 
-    /// Starts a server and waits for its line that begins with `ready`. Returns that line.
+    /// Starts a server by a script in the background, and waits for its line that begins with
+    /// `ready`. Returns that line.
     pub(crate) fn serve(&mut self, script: &str, limit: Duration) -> Result<String, String> {
         let path = self.start(script)?;
         let started = Instant::now();
@@ -314,7 +317,8 @@ impl Guest {
         }
     }
 
-    /// Waits until a script started in the background has succeeded. Returns its output.
+    /// Waits until the script that was started with the output file `started` has succeeded.
+    /// Returns its output.
     pub(crate) fn finish(&mut self, started: &Path, limit: Duration) -> Result<String, String> {
         let begun = Instant::now();
         let shown = started.with_extension("sh");
@@ -337,7 +341,7 @@ impl Guest {
         }
     }
 
-    /// Stops the guest's processor and network, as if the machine slept, or resumes them.
+    /// Stops the guest's processor and network, as if the machine slept, or lets them go on.
     pub(crate) fn freeze(&self, is_frozen: bool) -> Result<(), String> {
         let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
         let id = i32::try_from(self.emulator.id()).ok().and_then(Pid::from_raw);
@@ -382,7 +386,8 @@ impl Guest {
         status.ok_or_else(|| format!("the guest said {answer:?}"))
     }
 
-    /// Waits for the guest's line that begins with `word`.
+    /// Waits for the guest's line that begins with `word`, and returns it. Prints other lines of
+    /// the guest.
     fn answer(&mut self, word: &str, limit: Duration) -> Result<String, String> {
         let started = Instant::now();
         let mut line = String::new();
@@ -416,7 +421,7 @@ impl Drop for Guest {
     }
 }
 
-/// Returns the exit status of a script started in the background, once it has ended.
+/// Returns the exit status of a script that was started in the background; `None` while it runs.
 fn ended(started: &Path) -> Result<Option<i32>, String> {
     let path = started.with_extension("status");
     match fs::read_to_string(&path) {
@@ -427,7 +432,7 @@ fn ended(started: &Path) -> Result<Option<i32>, String> {
     }
 }
 
-/// Returns the console lines in this folder that report a problem of the guest's kernel.
+/// Returns the lines of the guests' consoles in this folder that report a problem of a kernel.
 pub(crate) fn trouble(share: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(share).into_iter().flatten().flatten() {

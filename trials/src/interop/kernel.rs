@@ -1,4 +1,4 @@
-//! Stock Debian kernels and the emulator that runs them, unpacked into the cache.
+//! Stock Debian kernels and the emulator that boots them, unpacked into a cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) enum Series {
     V7,
 }
 
-/// A kernel that is unpacked and ready to boot.
+/// A stock kernel that is unpacked and ready to boot.
 pub(crate) struct Kernel {
     /// The path of the kernel image.
     pub(super) image: PathBuf,
@@ -31,21 +31,22 @@ pub(crate) struct Kernel {
     pub(super) release: String,
     /// The folder of the kernel's modules.
     pub(super) modules: PathBuf,
-    /// The path of the kernel's first file system.
+    /// The path of the archive that the kernel unpacks as its first file system.
     pub(super) initramfs: PathBuf,
 }
 
-/// The emulator's program and data.
+/// The emulator: its program and the folders of its data.
 pub(crate) struct Qemu {
     pub(super) program: PathBuf,
-    /// The folders of the emulator's firmware.
+    /// The folders of the emulator's firmware; empty for an installed emulator, which knows its
+    /// own.
     pub(super) data: Vec<PathBuf>,
 }
 
-/// The modules that are loaded before the host's root can be mounted.
+/// The modules that a guest loads before it can mount the host's root file system.
 const BOOT_MODULES: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
-/// The path of the loader, which a dynamically linked program contains.
+/// The beginning of the loader's path, which only a dynamically linked program contains.
 const LOADER: &[u8] = b"/lib64/ld-linux";
 
 /// The oldest QEMU whose emulated NVMe controller works with a single virtual processor. Version
@@ -67,7 +68,7 @@ impl Series {
 }
 
 impl Kernel {
-    /// Returns the kernel from the cache, and downloads it first if it is missing.
+    /// Returns the kernel of a series from the cache, and downloads it first if it is missing.
     pub(crate) fn prepare(series: Series, cache: &Path) -> Result<Kernel, String> {
         let folder = cache.join(format!("linux-{}", series.name()));
         if !folder.is_dir() {
@@ -93,7 +94,7 @@ impl Kernel {
         Ok(Kernel { image, release, modules, initramfs })
     }
 
-    /// Returns true if the kernel has one of these options, built in or as a module.
+    /// Returns `true` if the kernel has one of these options, built in or as a module.
     pub(super) fn has_option(&self, options: &[&str]) -> bool {
         let names = [format!("config-{}", self.release), "config".to_owned()];
         let places = names.map(|name| self.image.with_file_name(name));
@@ -104,7 +105,7 @@ impl Kernel {
     }
 }
 
-/// Returns the only folder of modules, which has the name of the kernel's release.
+/// Returns the only folder of kernel modules below `folder`, whose name is the kernel's release.
 fn modules_in(folder: &Path) -> Result<PathBuf, String> {
     let places = ["lib/modules", "usr/lib/modules"].map(|place| folder.join(place));
     let found = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
@@ -130,7 +131,8 @@ fn fetch(series: Series, cache: &Path, folder: &Path) -> Result<(), String> {
 }
 
 impl Qemu {
-    /// Returns the installed emulator if it is new enough, else the one of Debian's backports.
+    /// Returns the installed emulator if it is new enough, and otherwise that of Debian's
+    /// backports.
     pub(crate) fn prepare(cache: &Path) -> Result<Qemu, String> {
         let installed = Qemu { program: "qemu-system-x86_64".into(), data: Vec::new() };
         let version = apt::run(Command::new(&installed.program).arg("--version"))?;
@@ -154,7 +156,8 @@ fn major(version: &str) -> Option<u32> {
     rest.split('.').next()?.parse().ok()
 }
 
-/// Packs busybox, the modules of the first boot steps, and the two programs of the guest.
+/// Returns the archive of a guest's first file system: busybox, the modules of [`BOOT_MODULES`],
+/// and the guest's two programs.
 fn first_file_system(modules: &Path) -> Result<Vec<u8>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut archive = Archive::default();
@@ -192,14 +195,14 @@ fn decompress(path: &Path) -> Result<Vec<u8>, String> {
     if output.status.success() { Ok(output.stdout) } else { Err(format!("xz: {}", path.display())) }
 }
 
-/// Returns the kernel's name for the module in this file.
+/// Returns the kernel's name for the module in this file: `a-b.ko.xz` is `a_b`.
 fn module_name(place: &str) -> String {
     let file = place.rsplit('/').next().unwrap_or(place);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")
 }
 
-/// Returns the files of the wanted modules, each after its dependencies. A module that is missing
-/// from the list is built into the kernel.
+/// Returns the files of the wanted modules, each behind its dependencies. A module that
+/// `dependencies` does not list is built into the kernel.
 fn load_order<'a>(dependencies: &'a str, wanted: &[&str]) -> Vec<&'a str> {
     let mut order = Vec::new();
     for name in wanted {

@@ -1,5 +1,5 @@
-//! Kills the server under load and starts it again: every acknowledged write is there, and clients
-//! reconnect.
+//! Tests that kill the server under load and start it again: every acknowledged write is there, and
+//! clients reconnect.
 
 use std::fs;
 use std::path::Path;
@@ -20,12 +20,12 @@ use xtask::shell;
 
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// The time limit for the start of a server whose predecessor was killed. The kernel frees the
+/// The time limit for starting a server whose predecessor was killed. The kernel frees the
 /// predecessor's ring late (after seconds on a busy machine), and the volume stays locked until
 /// then.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The time that the load generator runs across the kills.
+/// The seconds for which the load generator runs across the kills.
 const LOAD_TIME: Duration = Duration::from_secs(8);
 
 /// The fields that the tests read from the output of `nearflash bench --json`.
@@ -37,14 +37,14 @@ pub(super) struct Report {
     pub(super) write: Side,
 }
 
-/// The figures of reads or of writes in a [`Report`].
+/// The figures of reads, or of writes, in a [`Report`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) count: u64,
 }
 
 impl Report {
-    /// Finds the JSON object in the program's output and parses it.
+    /// Finds the JSON object in the output of `nearflash bench`, and parses it.
     pub(super) fn find(output: &str) -> Result<Report, String> {
         let line = output.lines().find(|line| line.starts_with('{'));
         let line = line.ok_or_else(|| format!("no report in:\n{output}"))?;
@@ -52,7 +52,8 @@ impl Report {
     }
 }
 
-/// Starts a server of a volume at a port, when its predecessor is gone.
+/// Starts a server of the file `volume` at `port`, and tries again while its killed predecessor
+/// still locks the file.
 pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
     let mut command = Command::new(&context.nearflash);
     let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
@@ -69,8 +70,8 @@ pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Serve
     }
 }
 
-/// Runs a client that keeps a ledger across kills. Every acknowledged change must survive, flushed
-/// or not, because only the server dies and not the machine.
+/// Kills the server several times under a client that keeps a ledger. Every acknowledged change
+/// must survive, flushed or not, because only the server dies and not the machine.
 pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     let volume = context.folder.join("volume");
     let mut ledger = Ledger::new(55 << 40, VOLUME_BYTES / BLOCK);
@@ -107,9 +108,9 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     )))
 }
 
-/// Runs the load generator across two kills. It reconnects, repeats what is safe to repeat, and
-/// must find no error. The volume is in memory, so that a disk kept busy by others does not look
-/// like a server that does not answer.
+/// Runs the load generator across two kills of the server. It reconnects, repeats what is safe to
+/// repeat, and must find no error. The volume is in memory, so that a disk that others keep busy
+/// does not look like a server that does not answer.
 pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
     in_memory(|folder| bench_on(context, &folder.join("volume")))
 }

@@ -1,7 +1,8 @@
-//! A record of the contents that each block of a volume may have after a crash.
+//! A record of the contents that each block of a volume may hold after a crash.
 //!
-//! A block remembers the newest change that must not be lost, and every later change. After a crash
-//! it may hold any of these, and nothing older. Changes to one block are made one after the other.
+//! The ledger keeps, for each block, the newest change that must not be lost and every later
+//! change. After a crash the block may hold any of these, and nothing older. Changes to one block
+//! are made one after the other.
 
 use super::chance::Chance;
 
@@ -18,21 +19,21 @@ pub(super) enum Contents {
     Zeroes,
 }
 
-/// A change to a block.
+/// A change to one block of the volume.
 #[derive(Clone, Copy, Debug)]
 struct Change {
-    /// The number of the change. Zero stands for the initial contents.
+    /// The number of the change. Zero stands for the initial contents of the block.
     generation: u32,
     contents: Contents,
-    /// The position in the order of acknowledgements, once the change was acknowledged.
+    /// The position among all acknowledgements; `None` until the change is acknowledged.
     acknowledged: Option<u64>,
 }
 
-/// The blocks of a volume and the contents that each may have.
+/// The blocks of a volume, and the contents that each may hold.
 pub(super) struct Ledger {
-    /// Distinguishes this volume's contents from those of earlier runs.
+    /// A number that distinguishes the contents of this run from those of earlier runs.
     run: u64,
-    /// For each block, the newest change that must survive, then the later ones in order.
+    /// For each block the newest change that must survive, and behind it the later ones in order.
     blocks: Vec<Vec<Change>>,
     generations: u32,
     acknowledgements: u64,
@@ -41,25 +42,26 @@ pub(super) struct Ledger {
 /// The result of checking one block.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// A description of each sector that holds something it may not hold.
+    /// A description of each sector that holds something it must not hold.
     pub(super) wrong: Vec<String>,
-    /// Set if an acknowledged change is gone whose survival was not promised.
+    /// `true` if an acknowledged change is gone whose survival was not promised.
     pub(super) lost_unpromised: bool,
 }
 
 impl Ledger {
-    /// Creates the ledger of a volume of zeroes.
+    /// Creates the ledger of a volume of `blocks` blocks of zeroes.
     pub(super) fn new(run: u64, blocks: usize) -> Ledger {
         let first = Change { generation: 0, contents: Contents::Zeroes, acknowledged: Some(0) };
         Ledger { run, blocks: vec![vec![first]; blocks], generations: 0, acknowledgements: 0 }
     }
 
-    /// Returns the number of blocks.
+    /// Returns the number of blocks of the volume.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Records that a change of `count` blocks from `first` was sent, and returns its number.
+    /// Records that a change of `count` blocks from `first` on was sent, and returns the change's
+    /// number.
     pub(super) fn issue(&mut self, first: usize, count: usize, contents: Contents) -> u32 {
         self.generations += 1;
         let generation = self.generations;
@@ -69,7 +71,8 @@ impl Ledger {
         generation
     }
 
-    /// Records that the change was acknowledged. If `durable`, it must survive from now on.
+    /// Records that the change `generation` was acknowledged. If `durable`, it must survive from
+    /// now on.
     pub(super) fn acknowledge(
         &mut self,
         first: usize,
@@ -104,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Fills `bytes` with what change `generation` writes to a block.
+    /// Fills `bytes` with the data that change `generation` writes to a block.
     pub(super) fn fill(&self, block: usize, generation: u32, bytes: &mut [u8]) {
         for (number, sector) in bytes.chunks_exact_mut(SECTOR).enumerate() {
             let place = (block * (BLOCK / SECTOR) + number) as u64;
@@ -116,8 +119,8 @@ impl Ledger {
         }
     }
 
-    /// Compares what was read from a block after a crash with what may be there, and takes the
-    /// block's contents as its state from now on.
+    /// Compares the `bytes` that a block holds after a crash with what it may hold, and takes them
+    /// as the block's state from now on.
     pub(super) fn settle(&mut self, block: usize, bytes: &[u8]) -> Finding {
         let mut finding = Finding::default();
         let changes = &self.blocks[block];
@@ -146,7 +149,7 @@ impl Ledger {
         finding
     }
 
-    /// Returns true if the sector holds what the change left.
+    /// Returns `true` if sector `number` of a block holds what `change` left there.
     fn is(&self, change: &Change, block: usize, number: usize, sector: &[u8]) -> bool {
         match change.contents {
             Contents::Zeroes => sector.iter().all(|byte| *byte == 0),
@@ -154,7 +157,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the number of the change that wrote this sector, if any did.
+    /// Returns the number of the change that wrote this sector's data; `None` if no change of this
+    /// run did.
     fn holds(&self, block: usize, number: usize, sector: &[u8]) -> Option<u32> {
         let generation = u32::from_le_bytes(sector[..4].try_into().expect("four bytes"));
         let mut expected = vec![0; BLOCK];

@@ -1,4 +1,4 @@
-//! The tests in the order in which they run, with the kernels and the list of each.
+//! The end-to-end tests in the order in which they run, each with its kernels and its list.
 //!
 //! The tests of [`nvme`] share a guest, so each costs only its own work. The tests of the list
 //! [`Short`](List::Short) run with every `cargo xtask ci`, on the first of their kernels and in a
@@ -26,14 +26,14 @@ pub(super) enum List {
 /// An end-to-end test.
 pub(super) struct Test {
     pub(super) name: &'static str,
-    /// The kernels to test, one run for each. If empty, the test needs no guest.
+    /// The kernels to test, with one run for each; empty for a test without a guest.
     pub(super) kernels: &'static [Series],
     pub(super) list: List,
     pub(super) run: fn(&Context) -> Result<Verdict, String>,
 }
 
 impl List {
-    /// Returns the name of the list.
+    /// Returns the word for the list in options and output.
     pub(super) fn name(self) -> &'static str {
         match self {
             List::Short => "short",
@@ -44,8 +44,8 @@ impl List {
 }
 
 impl Test {
-    /// Returns the kernels of the test's runs, in order: the chosen one if there is one. `None`
-    /// stands for a run without a guest.
+    /// Returns the kernel of each run of the test, in order; `None` stands for a run without a
+    /// guest. `chosen` replaces the test's kernels, and `quick` keeps only the first.
     pub(super) fn runs(&self, chosen: Option<Series>, quick: bool) -> Vec<Option<Series>> {
         match (self.kernels, chosen) {
             ([], _) => vec![None],
@@ -126,7 +126,7 @@ pub(super) const TESTS: &[Test] = &[
 mod tests {
     use super::*;
 
-    /// The tests that `cargo xtask ci` must include in its short form.
+    /// The names of the tests that `cargo xtask ci` must include in its short form.
     const GATE: &[&str] = &[
         "commands",
         "takeover-reflex",

@@ -1,5 +1,5 @@
-//! Concurrent changes of every kind on a volume until the server fails, and the check of what is
-//! left.
+//! A load of concurrent changes of every kind on a volume until the server fails, and the check of
+//! what is left after it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,13 +11,13 @@ use super::chance::Chance;
 use super::ledger::{BLOCK, Contents, Ledger};
 use super::reflex::{Connection, Reply, Request};
 
-/// The number of requests in flight.
+/// The number of requests that the load keeps in flight.
 const DEPTH: usize = 16;
 
-/// The largest request, in blocks.
+/// The largest request of the load, in blocks of the ledger.
 const BLOCKS_MAX: u64 = 4;
 
-/// The time before the end of a load with [`Mix::Flushes`] in which nothing is flushed, so that a
+/// The time before the end of a load with [`Mix::Flushes`] in which it sends no flush, so that a
 /// failure can lose something.
 const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 
@@ -25,21 +25,22 @@ const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 /// disk that others keep busy.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
 
-/// The blocks of one read when the volume is checked.
+/// The number of blocks of one read when the volume is checked.
 const READ_BLOCKS: usize = 64;
 
-/// The largest number of wrong sectors that are described one by one.
+/// The largest number of wrong sectors of a volume that are described.
 const TOLD_MAX: usize = 10;
 
-/// The largest number of these descriptions for one block.
+/// The largest number of wrong sectors of one block that are described.
 const TOLD_OF_BLOCK_MAX: usize = 2;
 
-/// The acknowledgements after which a change must survive.
+/// The acknowledgements after which a change must survive the failure of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
-    /// Writes with forced unit access, and writes before a flush: the power may fail.
+    /// Acknowledged writes with forced unit access, and writes acknowledged before a flush: the
+    /// power may fail.
     Durable,
-    /// All acknowledgements: only the server may die.
+    /// All acknowledged changes: only the server may die.
     All,
 }
 
@@ -47,15 +48,15 @@ pub(super) enum Promise {
 /// mixes both ways could hide a server that ignores one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Occasional flushes and no forced unit access. No flush near the end.
+    /// The load sends occasional flushes and no forced unit access. Near its end it sends no flush.
     Flushes,
-    /// Forced unit access and no flushes.
+    /// The load writes with forced unit access, and sends no flushes.
     Forced,
-    /// Flushes and forced unit access.
+    /// The load sends flushes, and writes with forced unit access.
     Both,
 }
 
-/// A load on a volume.
+/// A load on the volume behind a connection, which records its changes in a ledger.
 pub(super) struct Load<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) ledger: &'a mut Ledger,
@@ -64,26 +65,26 @@ pub(super) struct Load<'a> {
     pub(super) mix: Mix,
 }
 
-/// The acknowledged requests of a load, by kind.
+/// The numbers of acknowledged requests of a load, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) plain: u64,
     pub(super) forced: u64,
     pub(super) zeroed: u64,
     pub(super) flushes: u64,
-    /// The requests without an answer at the end.
+    /// The number of requests that were in flight when the connection ended.
     pub(super) unanswered: u64,
 }
 
-/// A request in flight.
+/// A request in flight, with what the ledger needs when it is acknowledged.
 enum Pending {
     Change { first: usize, count: usize, generation: u32, forced: bool, contents: Contents },
     Flush { mark: u64 },
 }
 
 impl Load<'_> {
-    /// Runs the load for `time`, then calls `happen`, and goes on receiving until the connection
-    /// ends.
+    /// Runs the load for `time`, then calls `happen`, which makes the server fail, and goes on
+    /// receiving until the connection ends.
     pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
@@ -122,7 +123,7 @@ impl Load<'_> {
         }
     }
 
-    /// Runs the load for `time` and waits for all answers.
+    /// Runs the load for `time`, and waits until all requests are answered.
     pub(super) fn for_time(mut self, time: Duration) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
@@ -141,7 +142,7 @@ impl Load<'_> {
         Ok(counts)
     }
 
-    /// Sends requests until [`DEPTH`] of them are in flight.
+    /// Sends random requests until [`DEPTH`] of them are in flight.
     fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>, may_flush: bool) -> io::Result<()> {
         let flush_percent = match self.mix {
             Mix::Flushes if may_flush => 3,
@@ -224,15 +225,16 @@ impl Load<'_> {
 /// The result of checking a whole volume after a crash.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// The number of sectors that hold something they may not; `told` describes the first few.
+    /// The number of sectors that hold something they must not hold; `told` describes the first
+    /// few.
     pub(super) wrong: usize,
     pub(super) told: Vec<String>,
-    /// The number of blocks whose newest acknowledged change is gone although no promise was
-    /// broken.
+    /// The number of blocks that lost an acknowledged change whose survival was not promised.
     pub(super) lost_unpromised: u64,
 }
 
-/// Reads the whole volume and updates the ledger with what was found.
+/// Reads the whole volume, compares it with the ledger, and takes what was found as the ledger's
+/// new state.
 pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result<Survey, String> {
     let mut survey = Survey::default();
     for first in (0..ledger.len()).step_by(READ_BLOCKS) {
@@ -250,7 +252,7 @@ pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result
 }
 
 impl Survey {
-    /// Returns an error if any sector holds something it may not.
+    /// Returns an error that describes wrong sectors, if there are any.
     pub(super) fn verdict(&self) -> Result<(), String> {
         match self.wrong {
             0 => Ok(()),

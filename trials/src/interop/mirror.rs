@@ -1,5 +1,5 @@
-//! A mirror in a guest over the volumes of two servers, as the guide to mirrors makes it. One server
-//! is killed under load and comes back; then the other one is killed.
+//! A test of a mirror in a guest over the volumes of two servers, made as the guide to mirrors
+//! says. One server is killed under load and comes back; then the other one is killed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ const NEEDS: &[Need] = &[
     Need { program: "fio", package: "fio" },
 ];
 
-/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
-/// stay locked until the kernel has freed its ring.
+/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
+/// locked until the kernel has freed its ring.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A script that makes the mirror. The guest has no service that makes links in `/dev`, so the
@@ -31,19 +31,19 @@ mdadm --create /dev/md0 --run --level=1 --raid-devices=2 --bitmap=internal --ass
     --failfast /dev/nvme0n1 /dev/nvme1n1
 ";
 
-/// A round of load: some seconds of writing on any machine, then verification.
+/// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/md0 --rw=randwrite --bsrange=4k-128k \
      --size=32m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
      --verify=crc32c --verify_fatal=1 --output-format=terse";
 
-/// A script that adds the returned half to the mirror again, once its host is connected.
+/// A script that adds the half that came back to the mirror again, once its host is connected.
 const READD: &str = "
 for n in $(seq 600); do [ \"$(cat /sys/class/nvme/nvme1/state)\" = live ] && break; sleep 0.1; done
 mdadm /dev/md0 --remove /dev/nvme1n1
 mdadm /dev/md0 --re-add /dev/nvme1n1
 ";
 
-/// A script that checks that the halves are equal, and writes to the mirror.
+/// A script that checks that the two halves are equal, and then writes to the mirror.
 const CHECK: &str = "
 set -e
 echo check >/sys/block/md0/md/sync_action
@@ -54,8 +54,8 @@ done
 dd if=/usr/bin/fio of=/dev/md0 bs=64k count=16 oflag=direct conv=fsync status=none
 ";
 
-/// A script that reads what [`CHECK`] wrote from the half that is left. The kernel may first wait
-/// some seconds for the other half.
+/// A script that reads what [`CHECK`] wrote from the only half that is left. The kernel may first
+/// wait some seconds for the other half.
 const LOOK: &str = "
 set -e
 echo 3 >/proc/sys/vm/drop_caches
@@ -63,7 +63,7 @@ cmp -n 1048576 /usr/bin/fio /dev/md0
 mdadm --stop /dev/md0
 ";
 
-/// A server with one half of the mirror.
+/// A server that has one half of the mirror.
 struct Half {
     program: PathBuf,
     config: PathBuf,
@@ -118,8 +118,8 @@ impl Half {
         self.server = None;
     }
 
-    /// Returns the guest's command that connects this half as the guide does. A device may appear
-    /// later than the program waits for it in an emulated machine.
+    /// Returns the guest's command that connects this half as the guide does, and waits for the
+    /// device: in an emulated machine it may appear later than the program waits for it.
     fn connect(&self, number: u32) -> String {
         let Half { program, nqn, port, .. } = self;
         let (program, controller) = (program.display(), format!("/sys/class/nvme/nvme{number}"));
@@ -131,7 +131,7 @@ impl Half {
     }
 }
 
-/// Makes a mirror, kills each of its servers, and checks that the written data is there.
+/// Makes a mirror, kills each of its servers in turn, and checks that the written data is there.
 pub(super) fn two_servers(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
@@ -164,7 +164,7 @@ pub(super) fn two_servers(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("one half was away and came back, the other one went".to_owned()))
 }
 
-/// Waits until the mirror has written for a moment longer.
+/// Waits until the mirror has written 2 000 sectors more.
 fn await_writes(guest: &mut Guest) -> Result<(), String> {
     guest.must(
         "count() { awk '{ print $7 }' /sys/block/md0/stat; }\n\
@@ -176,7 +176,7 @@ fn await_writes(guest: &mut Guest) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the kernel reports this state of the mirror's halves.
+/// Waits until the kernel reports this state of the mirror's halves, such as `[UU]`.
 fn await_halves(guest: &mut Guest, halves: &str) -> Result<(), String> {
     guest.must(
         &format!(

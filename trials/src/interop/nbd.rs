@@ -1,6 +1,6 @@
-//! Other people's NBD clients: libnbd, QEMU, nbdkit as a relay, fio, the kernel's client and a
-//! machine that boots from an export, against a server that serves two namespaces over TCP and over
-//! a Unix socket, and over TLS; and other people's servers under our load.
+//! Tests with other people's NBD clients: libnbd, QEMU, nbdkit as a relay, fio, the kernel's client
+//! and a machine that boots from an export. They use a server of two namespaces over TCP, over a
+//! Unix socket and over TLS. Other tests put our load on other people's servers.
 
 pub(super) mod boot;
 mod exports;

@@ -1,4 +1,4 @@
-//! The oldest supported kernel, and a kernel on which io_uring is forbidden.
+//! Tests on the oldest supported kernel, and on a kernel that forbids io_uring.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{Context, Verdict};
 
 const VOLUME_BYTES: usize = 64 << 20;
 
-/// The time limit of commands in the guest that are quick.
+/// The time limit of quick commands in the guest.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Serves a null device, memory and a file, and runs the load generator against each. Server,
@@ -54,7 +54,7 @@ pub(super) fn io_uring(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(summary.join(", ")))
 }
 
-/// Serves a file where io_uring is forbidden. The load comes from the host.
+/// Serves a file on a kernel that forbids io_uring. The load comes from the host.
 pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     let port = free_port()?;
     let mut guest = boot(context, vec![(port, 7420)])?;
@@ -86,7 +86,7 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{release}: {changes} changes read back")))
 }
 
-/// Boots a guest with ext4 on an NVMe disk at `/mnt/disk`.
+/// Boots a guest that forwards these ports and has ext4 on an NVMe disk at `/mnt/disk`.
 fn boot(context: &Context, forwards: Vec<(u16, u16)>) -> Result<Guest, String> {
     let image = context.folder.join("disk.image");
     let file = std::fs::File::create(&image);

@@ -1,4 +1,4 @@
-//! Ports for servers that are started again.
+//! Ports for servers that are killed and started again.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};

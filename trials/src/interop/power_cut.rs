@@ -1,4 +1,4 @@
-//! Cuts the power under load: writes acknowledged as durable must be there afterwards.
+//! Tests that cut the power under load: writes acknowledged as durable must be there afterwards.
 //!
 //! A guest serves a volume on a disk with a volatile cache, and a client on the host writes to it.
 //! At a random moment the guest dies with everything in its memory, and chance decides which cached
@@ -16,13 +16,13 @@ use super::port::free_port;
 use super::reflex::Connection;
 use super::{Context, Verdict};
 
-/// The size of the disk.
+/// The size of the disk, in bytes.
 const DISK_BYTES: usize = 160 << 20;
 
-/// The size of the volume, which is a file on the disk or the beginning of the disk.
+/// The size in bytes of the volume, which is a file on the disk or the beginning of the disk.
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// The time limit of commands in the guest that are quick.
+/// The time limit of quick commands in the guest.
 const SOON: Duration = Duration::from_secs(60);
 
 /// The kind of volume on the disk.
@@ -36,7 +36,7 @@ enum Place {
     Raw,
 }
 
-/// A disk with a volume whose power is cut several times.
+/// A disk with a volume, whose power is cut several times.
 struct Trial<'a> {
     context: &'a Context,
     place: Place,
@@ -65,8 +65,8 @@ pub(super) fn nvme(context: &Context) -> Result<Verdict, String> {
     honest(context, Place::Sparse, Controller::Nvme, 44)
 }
 
-/// Checks the checker: on a disk that acknowledges flushes without doing them, promises must be
-/// seen to break.
+/// Checks the checker: a disk that acknowledges flushes without doing them must be seen to break
+/// promises.
 pub(super) fn lying_disk(context: &Context) -> Result<Verdict, String> {
     let mut trial = Trial::new(context, Place::Raw, Controller::Virtio, true, 55);
     trial.cut_once(0)?;
@@ -124,7 +124,7 @@ impl<'a> Trial<'a> {
         self.look(cuts)?.verdict()
     }
 
-    /// Boots, checks what the last cut left, and cuts the power under load.
+    /// Boots the guest, checks what the last cut left, and cuts the power under load.
     fn cut_once(&mut self, number: usize) -> Result<(), String> {
         let (guest, mut connection) = self.boot(number)?;
         if number > 0 {
@@ -162,7 +162,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// Boots once more, and only checks the volume.
+    /// Boots the guest once more, only checks the volume, and returns the result.
     fn look(&mut self, number: usize) -> Result<Survey, String> {
         let (guest, mut connection) = self.boot(number)?;
         let found = survey(&mut connection, &mut self.ledger)?;
@@ -193,7 +193,8 @@ impl<'a> Trial<'a> {
         Ok((guest, connection))
     }
 
-    /// Prepares the volume in the guest. Returns its path and options.
+    /// Prepares the volume in the guest. Returns its path with options, as the spec of a device
+    /// takes them.
     fn prepare(&self, guest: &mut Guest, is_first: bool) -> Result<String, String> {
         let device = match self.controller {
             Controller::Nvme => "/dev/nvme0n1",
@@ -216,7 +217,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Returns a script that waits until the kernel has found the disk.
+/// Returns a script that waits until the guest's kernel has found the disk.
 pub(super) fn await_device(device: &str) -> String {
     let found = Path::new(device).display();
     format!("n=0; until [ -b {found} ]; do n=$((n+1)); [ $n -le 200 ] || exit 1; sleep 0.05; done")

@@ -1,4 +1,5 @@
-//! A minimal client of protocol `reflex` version 2: it sends and receives what the tests need.
+//! A minimal client of protocol `reflex` version 2, which sends and receives only what the tests
+//! need.
 //!
 //! The client shares only the message layouts with the server, so that a mistake in the client
 //! library cannot hide a mistake in the server.
@@ -15,17 +16,17 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 /// The size of a logical block of the protocol, in bytes.
 const LOGICAL: usize = 512;
 
-/// The time within which a server that accepted the connection has to answer the hello.
+/// The time limit for a server that accepted the connection to answer the hello, or a read.
 const HELLO_LIMIT: Duration = Duration::from_secs(20);
 
-/// An open connection to a server.
+/// An open connection to a server of protocol `reflex`.
 pub(super) struct Connection {
     stream: TcpStream,
     received: Vec<u8>,
     tags: u64,
 }
 
-/// A request. Offsets and lengths are in bytes.
+/// A request of the client. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) opcode: Opcode,
@@ -34,7 +35,7 @@ pub(super) struct Request {
     pub(super) forced: bool,
 }
 
-/// A reply.
+/// A reply of the server.
 pub(super) struct Reply {
     pub(super) tag: u64,
     pub(super) status: u16,
@@ -42,7 +43,7 @@ pub(super) struct Reply {
 }
 
 impl Connection {
-    /// Connects, and tries again until `limit` while the server does not answer.
+    /// Connects to a server, and tries again until `limit` has passed while it does not answer.
     pub(super) fn open(address: &str, limit: Duration) -> Result<Connection, String> {
         let started = Instant::now();
         loop {
@@ -77,7 +78,7 @@ impl Connection {
         Err(ErrorKind::TimedOut.into())
     }
 
-    /// Sends a request and returns the tag that its reply will carry.
+    /// Sends a request with its payload, and returns the tag that its reply will carry.
     pub(super) fn send(&mut self, request: Request, payload: &[u8]) -> io::Result<u64> {
         self.tags += 1;
         let mut head = RequestHead::new_zeroed();
@@ -91,7 +92,7 @@ impl Connection {
         Ok(self.tags)
     }
 
-    /// Returns the next reply, or `None` if none arrived within `limit`.
+    /// Waits for the next reply and returns it; `None` if none arrives within `limit`.
     pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
         self.stream.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
         loop {
@@ -121,7 +122,8 @@ impl Connection {
         Some(Reply { tag: head.tag.get(), status: head.status.get(), body })
     }
 
-    /// Reads `bytes` bytes at `offset` and waits for the data.
+    /// Reads `bytes` bytes at the offset `offset`, and waits for the data. Nothing else may be in
+    /// flight.
     pub(super) fn read(&mut self, offset: usize, bytes: usize) -> Result<Vec<u8>, String> {
         let request = Request { opcode: Opcode::READ, offset, bytes, forced: false };
         let what = || format!("reading {bytes} bytes at {offset}");

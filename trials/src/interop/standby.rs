@@ -13,7 +13,7 @@ use super::kernel::{Kernel, Qemu, Series};
 
 /// A guest that is booted when the first test asks for it, and kept for later tests.
 pub(super) struct Standby {
-    /// The folder that the guest shares with the host.
+    /// The folder that guest and host share.
     folder: PathBuf,
     guest: RefCell<Option<Guest>>,
     boots: Cell<u32>,
@@ -21,13 +21,13 @@ pub(super) struct Standby {
 }
 
 impl Standby {
-    /// Creates the standby. No guest is booted until a test takes it.
+    /// Creates the standby for guests with this kernel. No guest is booted until a test takes it.
     pub(super) fn new(place: &Path, series: Option<Series>, keeps: bool) -> Standby {
         let folder = place.join(format!("guest-{}", series.map_or("none", Series::name)));
         Standby { folder, guest: RefCell::new(None), boots: Cell::new(0), keeps }
     }
 
-    /// Takes the guest, which is then used by one test only. Boots it if there is none.
+    /// Takes the guest, which then only this test uses. Boots one if there is none.
     pub(super) fn take(&self, qemu: &Qemu, kernel: &Kernel) -> Result<Guest, String> {
         if let Some(guest) = self.guest.take() {
             return Ok(guest);
@@ -39,10 +39,10 @@ impl Standby {
         machine.boot(&format!("boot{}", self.boots.get()))
     }
 
-    /// Takes the guest back from a test.
+    /// Takes the guest back from a test, for later tests.
     ///
     /// # Errors
-    /// The guest's kernel reported a problem. The guest is discarded.
+    /// Fails if the guest's kernel reported a problem. The guest is then discarded.
     pub(super) fn give(&self, guest: Guest) -> Result<(), String> {
         let trouble = guest::trouble(&self.folder);
         if !trouble.is_empty() {
@@ -52,7 +52,7 @@ impl Standby {
         Ok(())
     }
 
-    /// Moves the guest's output to the folder of the test that failed.
+    /// Moves the output of a guest that was not given back to the folder of the test that failed.
     pub(super) fn leave_output(&self, folder: &Path) -> Result<(), String> {
         let is_here = self.guest.borrow().is_some();
         if is_here || self.boots.get() == 0 || !self.folder.is_dir() {
@@ -73,7 +73,7 @@ impl Drop for Standby {
     }
 }
 
-/// Creates an empty folder, or empties an existing one.
+/// Creates an empty folder, or deletes and creates it again if it exists.
 pub(super) fn empty(folder: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {

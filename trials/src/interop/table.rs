@@ -1,10 +1,10 @@
-//! The table of test results by kernel.
+//! The table of the results of end-to-end tests, by kernel.
 
 use std::fmt;
 
 use super::kernel::Series;
 
-/// The columns: tests without a guest, then each kernel.
+/// The columns of the table: runs without a guest (`None`), then those with each kernel.
 const COLUMNS: [Option<Series>; 4] =
     [None, Some(Series::V6_1), Some(Series::V6_12), Some(Series::V7)];
 
@@ -15,7 +15,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Records the result of a test on a kernel.
+    /// Records the result of a test's run on a kernel; `None` for a run without a guest.
     pub(super) fn set(&mut self, name: &'static str, series: Option<Series>, result: String) {
         let place = self.rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
             self.rows.push((name, Default::default()));

@@ -1,6 +1,6 @@
-//! Volumes as block devices of a guest through its kernel's driver ublk_drv: data that is verified,
-//! partitions and file systems, refusals, and kills of the server and of the process that serves the
-//! device.
+//! Tests of volumes as block devices of a guest through its kernel's driver ublk_drv: verified
+//! data, partitions and file systems, refusals, and kills of the server and of the process that
+//! serves the device.
 
 mod bed;
 pub(super) mod devices;

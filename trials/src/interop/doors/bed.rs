@@ -16,25 +16,25 @@ use crate::interop::apt;
 use crate::interop::guest::{Guest, HOST, LATER, Machine, SOON};
 use crate::interop::port::free_port;
 
-/// The names by which NVMe and iSCSI know the volume.
+/// The qualified names of the volume for NVMe hosts and for iSCSI initiators.
 const NQN: &str = "nqn.2026-11.io.nearflash:doors";
 const IQN: &str = "iqn.2026-11.io.nearflash:doors";
 
-/// The bytes of each volume, all of them in memory.
+/// The size in bytes of each volume, all of whose data is in memory.
 const BYTES: u64 = 64 << 20;
 
-/// The time for which a load is watched, once it runs.
+/// The time for which a running load is watched.
 const WATCH: Duration = Duration::from_secs(8);
 
 /// Number of reads that a load makes before it is watched, since its start executes much besides
 /// reads.
 const BEGUN: u64 = 500;
 
-/// Number of readings of the counts of a guest without a load. The median difference is the cost of
-/// one reading.
+/// Number of times that the counts of a guest without a load are read. The median difference is the
+/// cost of one reading.
 const LOOKS: usize = 5;
 
-/// Makes a device on which a read takes a second.
+/// A script that makes a device on which a read takes a second.
 const SLOW: &str = "
 set -e
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
@@ -53,29 +53,33 @@ pub(super) struct Bed {
     guest: Guest,
     counter: Counter,
     names: Names,
-    /// The instructions of a second in which a load waits: of programs, of the kernel.
+    /// The instructions that the guest executes in a second while a load waits: in programs, and in
+    /// the kernel.
     idle: [f64; 2],
-    /// The instructions of one reading of the counts: of programs, of the kernel.
+    /// The instructions that the guest executes for one reading of the counts: in programs, and in
+    /// the kernel.
     cost_of_look: [f64; 2],
     _server: Server,
     _target: Target,
 }
 
-/// The counts of a guest at one moment.
+/// One reading of the counts: instructions in programs and in the kernel, reads of a device, and
+/// the time.
 struct Look {
     counts: [u64; 2],
     reads: u64,
     at: Instant,
 }
 
-/// The instructions and the reads of a period.
+/// What happened between two readings: instructions in programs and in the kernel, reads, and
+/// seconds.
 struct Watched {
     counts: [f64; 2],
     reads: u64,
     seconds: f64,
 }
 
-/// An iSCSI target of another project, which is killed on drop.
+/// The iSCSI target `tgtd`, a process that is killed on drop.
 struct Target {
     daemon: Child,
     control: String,
@@ -107,14 +111,14 @@ impl Bed {
         Ok(bed)
     }
 
-    /// Returns the instructions of a second in which a load waits.
+    /// Returns the instructions of a second in which the guest's load waits.
     pub(super) fn idle(&self) -> Cost {
         let [programs, kernel] = self.idle;
         Cost { programs, kernel }
     }
 
-    /// Measures the instructions of one reading of the counts, and of a second in which a load
-    /// waits.
+    /// Measures the instructions of one reading of the counts, and those of a second in which a
+    /// load waits.
     fn rest(&mut self) -> Result<(), String> {
         self.guest.must(SLOW, SOON)?;
         let mut looks = Vec::new();
@@ -131,8 +135,8 @@ impl Bed {
         Ok(())
     }
 
-    /// Returns the instructions of one read while a load runs, without those that an idle guest
-    /// executes meanwhile.
+    /// Returns the instructions of one read through a door with `depth` reads in flight, without
+    /// those that a waiting guest executes meanwhile.
     pub(super) fn measure(&mut self, door: Door, depth: u32) -> Result<Cost, String> {
         let watched = self.watch(door.device(), depth, BEGUN)?;
         let [programs, kernel] = [0, 1].map(|mode| {
@@ -141,7 +145,8 @@ impl Bed {
         Ok(Cost { programs, kernel })
     }
 
-    /// Starts a load, watches it for a time once it has made some reads, and ends it.
+    /// Starts a load on a device, and watches it once it has made `begun` reads. Ends the load and
+    /// returns what happened meanwhile.
     fn watch(&mut self, device: &str, depth: u32, begun: u64) -> Result<Watched, String> {
         let load = load(device, &format!("--iodepth={depth} --time_based --runtime=600"));
         let started = self.guest.start(&format!("echo $$ >/run/load; exec {load}"))?;
@@ -167,7 +172,7 @@ impl Bed {
         Ok(Watched { counts, reads: last.reads - first.reads, seconds })
     }
 
-    /// Returns the numbers of instructions and of reads so far.
+    /// Returns the guest's instructions and the device's reads so far.
     fn look(&mut self, device: &str) -> Result<Look, String> {
         let text = self.guest.must(&reads(device), SOON)?;
         let counts = self.counter.read()?;
@@ -175,7 +180,7 @@ impl Bed {
         Ok(Look { counts, reads, at: Instant::now() })
     }
 
-    /// Returns the kernel's functions that execute most, with their instructions per read. The
+    /// Returns the kernel's functions with their instructions for each read, the busiest first. The
     /// load's start and end are included.
     pub(super) fn ways(
         &mut self,
@@ -191,7 +196,7 @@ impl Bed {
         Ok(busiest.map(|(name, count)| (name, count as f64 / f64::from(reads))).collect())
     }
 
-    /// Ends the guest, and returns the release of its kernel.
+    /// Ends the guest, and returns the release of its kernel, as `uname -r` prints it.
     pub(super) fn end(mut self) -> Result<String, String> {
         let release = self.guest.must("uname -r", SOON)?;
         self.guest.cut();
@@ -216,8 +221,8 @@ fn serve(context: &Context, ports: [u16; 4]) -> Result<Server, String> {
     Server::start(&mut command)
 }
 
-/// Connects each kind of client to its server. No device has an I/O scheduler, since kernels differ
-/// in which they choose.
+/// Connects each kind of client to its server. No device gets an I/O scheduler, since kernels
+/// choose different ones.
 fn open(guest: &mut Guest, ports: &[u16; 4], attach: &str) -> Result<(), String> {
     let [reflex, nvme, nbd, iscsi] = ports;
     guest.must(
@@ -257,12 +262,13 @@ fn open(guest: &mut Guest, ports: &[u16; 4], attach: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the command that prints how often a device was read.
+/// Returns the guest's command that prints the number of completed reads of a device.
 fn reads(device: &str) -> String {
     format!("awk '{{ print $1 }}' /sys/block/{device}/stat")
 }
 
-/// Returns the command of a load of this size.
+/// Returns the guest's command of a load of random reads of 4 KiB, with the options `size` for its
+/// length.
 fn load(device: &str, size: &str) -> String {
     format!(
         "fio --name=load --filename=/dev/{device} --size={BYTES} --rw=randread --bs=4k --direct=1 \
@@ -272,7 +278,7 @@ fn load(device: &str, size: &str) -> String {
 }
 
 impl Target {
-    /// Starts Debian's target with a volume in memory.
+    /// Starts Debian's iSCSI target with a volume in memory.
     fn start(folder: &Path, port: u16) -> Result<Target, String> {
         let volume = folder.join("volume");
         let file = fs::File::create(&volume);
@@ -296,7 +302,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Sends a command to the daemon, and tries again while the daemon starts.
+    /// Sends an administrative command to the target, and tries again while the target starts.
     fn tell(&self, words: &[&str]) -> Result<(), String> {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! A plug-in of the emulator that counts the guest's instructions, and its counts.
+//! The plug-in of the emulator that counts the guest's instructions, and the reader of its counts.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -7,29 +7,30 @@ use std::process::Command;
 
 use crate::interop::apt;
 
-/// The first address of the kernel's code whose instructions are counted by place.
+/// The address from which on the kernel's code is counted by piece.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 
-/// The size in bytes of a place, which is a piece of the kernel's code that is counted on its own.
+/// The size in bytes of a piece of the kernel's code, which has a count of its own.
 const GRAIN: u64 = 16;
 
-/// The size in bytes that a function is taken to have at most, if no other function follows it.
+/// The size in bytes that a function is taken to have if no other function follows within it.
 const FUNCTION_MAX: u64 = 16 << 10;
 
-/// The counts of a running guest.
+/// The plug-in, and the file with the counts of a running guest.
 pub(super) struct Counter {
     library: PathBuf,
     counts: PathBuf,
 }
 
-/// The counts of each place of the kernel's code at one moment.
+/// The counts of the pieces of the kernel's code at one moment: for each range, its first address
+/// and the counts from there on.
 pub(super) struct Snapshot(Vec<(u64, Vec<u64>)>);
 
-/// The names of the kernel's functions by address.
+/// The functions of the kernel and its modules: address and name, in ascending order.
 pub(super) struct Names(Vec<(u64, String)>);
 
 impl Counter {
-    /// Builds the plug-in in this folder.
+    /// Compiles the plug-in in this folder.
     pub(super) fn build(folder: &Path) -> Result<Counter, String> {
         let (source, library) = (folder.join("count.c"), folder.join("count.so"));
         fs::write(&source, include_str!("count.c"))
@@ -40,18 +41,18 @@ impl Counter {
         Ok(Counter { library, counts: folder.join("counts") })
     }
 
-    /// Returns the emulator's argument that loads the plug-in.
+    /// Returns the argument of the emulator that loads the plug-in.
     pub(super) fn argument(&self) -> String {
         format!("{},counts={}", self.library.display(), self.counts.display())
     }
 
-    /// Returns the instructions of programs and of the kernel so far.
+    /// Returns the instructions that programs and the kernel have executed so far.
     pub(super) fn read(&self) -> Result<[u64; 2], String> {
         let [programs, kernel] = self.words(0, 2)?[..] else { return Err("no counts".to_owned()) };
         Ok([programs, kernel])
     }
 
-    /// Returns the counts of the places that these functions fill.
+    /// Returns the present counts of the pieces of code that these functions fill.
     pub(super) fn snapshot(&self, names: &Names) -> Result<Snapshot, String> {
         let spans = names.spans().into_iter();
         let read = spans.map(|(from, to)| {
@@ -72,7 +73,7 @@ impl Counter {
 }
 
 impl Names {
-    /// Reads the text of `/proc/kallsyms`.
+    /// Parses the text of `/proc/kallsyms` into the functions that it names.
     pub(super) fn parse(text: &str) -> Names {
         let mut names: Vec<(u64, String)> = text.lines().filter_map(function).collect();
         names.sort();
@@ -80,7 +81,8 @@ impl Names {
         Names(names)
     }
 
-    /// Returns the ranges of addresses that the functions fill, with gaps of some size left out.
+    /// Returns the ranges of addresses that the functions fill. A gap of more than [`FUNCTION_MAX`]
+    /// bytes ends a range.
     fn spans(&self) -> Vec<(u64, u64)> {
         let mut spans: Vec<(u64, u64)> = Vec::new();
         for (address, _) in &self.0 {
@@ -93,7 +95,8 @@ impl Names {
         spans
     }
 
-    /// Returns the functions that have executed most between two moments, and their instructions.
+    /// Returns all functions with the instructions that they executed between two moments, the
+    /// busiest first.
     pub(super) fn busiest(&self, before: &Snapshot, after: &Snapshot) -> Vec<(String, u64)> {
         let mut sums = vec![0; self.0.len()];
         for ((from, old), (_, new)) in before.0.iter().zip(&after.0) {
@@ -113,7 +116,8 @@ impl Names {
     }
 }
 
-/// Reads a line like `ffffffffc0a1 t nvme_tcp_poll [nvme_tcp]` if it names a function.
+/// Parses a line like `ffffffffc0a1 t nvme_tcp_poll [nvme_tcp]` into address and name; `None`
+/// unless it names a function of the kernel.
 fn function(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;

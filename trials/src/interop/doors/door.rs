@@ -1,17 +1,17 @@
-//! The kinds of clients that are compared.
+//! The kinds of clients (doors) whose instructions are compared.
 
 /// A kind of client through which a guest's reads reach a volume, or a device without a server for
 /// comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// A device of the guest that answers at once.
+    /// No client: a block device of the guest that answers at once.
     Nothing,
     Nvme,
     Nbd,
     Iscsi,
     /// `nearflash attach` with its default options.
     Attach,
-    /// `nearflash attach` that sleeps when there is nothing to do.
+    /// `nearflash attach` with options by which it sleeps when there is nothing to do.
     AttachSleeping,
 }
 
@@ -43,5 +43,5 @@ impl Door {
     }
 }
 
-/// The numbers of reads in flight.
+/// The numbers of reads in flight that are measured.
 pub(super) const DEPTHS: [u32; 2] = [1, 32];

@@ -1,20 +1,21 @@
-//! The tables of instructions.
+//! The tables of instructions for a read through each door.
 
 use std::fmt;
 
 use super::door::{DEPTHS, Door};
 
-/// The number of functions that a table names.
+/// The number of functions of the kernel that a table names.
 const FUNCTIONS: usize = 16;
 
-/// The instructions of one read.
+/// The instructions of one read: in programs, and in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) programs: f64,
     pub(super) kernel: f64,
 }
 
-/// The costs of all rounds, and the functions in which `nearflash attach` spends them.
+/// The costs of all doors in all rounds, and the kernel's functions in which `nearflash attach`
+/// spends them.
 #[derive(Default)]
 pub(super) struct Report {
     rows: Vec<(Door, u32, Cost)>,
@@ -42,7 +43,7 @@ impl Report {
         self.ways.push((depth, ways));
     }
 
-    /// Returns the cost in the median round, by the total of instructions.
+    /// Returns the cost of a read through a door in the median round, by the total of instructions.
     fn median(&self, door: Door, depth: u32) -> Cost {
         let of_row = self.rows.iter().filter(|row| row.0 == door && row.1 == depth);
         let mut costs: Vec<Cost> = of_row.map(|row| row.2).collect();
@@ -50,15 +51,16 @@ impl Report {
         costs.get(costs.len() / 2).copied().unwrap_or(Cost { programs: 0.0, kernel: 0.0 })
     }
 
-    /// Returns the cost of a read through one door over that through another, both without the cost
-    /// of the load.
+    /// Returns the ratio of the instructions of a read through one door and through another, both
+    /// without those of the load itself.
     fn beyond(&self, door: Door, other: Door, depth: u32) -> f64 {
         let load = self.median(Door::Nothing, depth).total();
         let [own, other] = [door, other].map(|door| self.median(door, depth).total() - load);
         own / other
     }
 
-    /// Returns the cost of `nearflash attach` over that of the NVMe host.
+    /// Returns the instructions of a read through `nearflash attach` divided by those through the
+    /// kernel's NVMe host.
     pub(super) fn ratio(&self, depth: u32) -> f64 {
         self.beyond(Door::Attach, Door::Nvme, depth)
     }

@@ -1,4 +1,4 @@
-//! The engine beside `nearflash bench`: both against one server that does nothing with requests, in
+//! A comparison of the engine with `nearflash bench`: both load one server with a null device, in
 //! turns, on the same two processors.
 
 use std::path::Path;
@@ -10,17 +10,18 @@ use serde_json::Value;
 use crate::bench::process::{Server, cpu_nanos};
 use xtask::shell;
 
-/// The seconds of one measurement.
+/// The seconds of one measurement, as fio and the bench take them.
 const SECONDS: &str = "3";
 
 /// The time limit of one measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The processors of the server and of the load.
+/// The numbers of the processors of the server and of the load, as `taskset` takes them.
 const SERVER: &str = "0";
 const LOAD: &str = "1";
 
-/// The figures of one measurement, or their medians.
+/// The figures of one measurement, or the medians of several: requests a second, mean latency, and
+/// the server's processor time for a request.
 #[derive(Clone, Copy)]
 struct Figure {
     rate: f64,
@@ -28,7 +29,7 @@ struct Figure {
     server_nanos: f64,
 }
 
-/// Measures in so many rounds, and prints the medians and their ratios.
+/// Measures both sides in `rounds` rounds, and prints the medians and their ratios.
 pub(super) fn compare(nearflash: &Path, engine: &Path, rounds: usize) -> Result<(), String> {
     let mut serve = pinned(SERVER);
     serve.arg(nearflash).args(["serve", "--admin", "none", "--device", "null:1GiB"]);
@@ -107,7 +108,8 @@ fn address(server: &Server) -> &str {
     server.address.split(' ').next().unwrap_or_default()
 }
 
-/// Runs a load, and returns what it printed and the server's processor time meanwhile.
+/// Runs a load. Returns the JSON that it printed, and the server's processor time meanwhile in
+/// nanoseconds.
 fn measured(command: &mut Command, server: &Server) -> Result<(Value, f64), String> {
     let time = || cpu_nanos(server.id()).ok_or("the server is gone");
     let before = time()?;

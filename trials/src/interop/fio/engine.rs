@@ -1,4 +1,4 @@
-//! The engine for fio, compiled with the headers of the fio that is there.
+//! Compiles the engine for fio with the headers of the installed fio.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::super::apt::{Apt, run};
 use xtask::needs::{self, Need};
 use xtask::shell;
 
-/// The time limit of a build of the library.
+/// The time limit for building the client library.
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
 const NEEDS: &[Need] = &[
@@ -17,8 +17,8 @@ const NEEDS: &[Need] = &[
     Need { program: "dpkg-source", package: "dpkg-dev" },
 ];
 
-/// Returns the folder with the configured sources of the installed fio, which are fetched into `cache`
-/// if they are not there. The error is the reason why they cannot be had.
+/// Returns the folder with the configured sources of the installed fio. Fetches them into `cache`
+/// if they are missing. The error is the reason why they cannot be had.
 pub(super) fn sources(cache: &Path) -> Result<PathBuf, String> {
     needs::provide(NEEDS)?;
     let version = run(Command::new("fio").arg("--version"))?;
@@ -37,7 +37,7 @@ pub(super) fn sources(cache: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Builds the library's archive and returns its path.
+/// Builds the archive of the client library in this profile, and returns its path.
 pub(super) fn archive(profile: &str, target: &Path) -> Result<PathBuf, String> {
     let words = ["build", "--quiet", "--profile", profile, "--package", "nearflash-capi"];
     let ran = shell::capture(&mut shell::cargo(&words), BUILD_LIMIT)?;
@@ -45,7 +45,7 @@ pub(super) fn archive(profile: &str, target: &Path) -> Result<PathBuf, String> {
     if ran.ok { Ok(target.join(folder).join("libnearflash_capi.a")) } else { Err(ran.output) }
 }
 
-/// Compiles the engine, with the library in it.
+/// Compiles the engine to the file `engine`, with the library's `archive` linked into it.
 pub(super) fn compile(sources: &Path, archive: &Path, engine: &Path) -> Result<(), String> {
     let root = shell::root();
     let mut compile = Command::new("cc");

@@ -1,5 +1,5 @@
-//! A machine whose disk is an export: its firmware, boot loader and kernel read it over NBD, and the
-//! machine is cut from power while it writes.
+//! A test of a machine whose disk is an export: its firmware, boot loader and kernel read the disk
+//! over NBD, and the machine is cut from power while it writes.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const NEEDS: &[Need] = &[
     Need { program: "mkfs.vfat", package: "dosfstools" },
 ];
 
-/// The size of the file system from which the machine boots, at the start of the disk.
+/// The size in bytes of the file system from which the machine boots, at the start of the disk.
 const BOOT_BYTES: u64 = 32 << 20;
 
 /// The time limit of commands in the guest.
@@ -35,7 +35,7 @@ while :; do
 done
 ";
 
-/// Boots a machine from an export, twice.
+/// Boots a machine from an export twice, with a power cut in between.
 pub(in super::super) fn boot(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
@@ -80,7 +80,8 @@ fn number(guest: &mut Guest) -> Result<u64, String> {
     text.trim().parse().map_err(|_| format!("the disk has {text:?} in place of a number"))
 }
 
-/// Makes a file system with the boot loader, the kernel, and the kernel's first file system.
+/// Makes a file system with the boot loader, the kernel, and the kernel's first file system, in the
+/// file `image`.
 fn make_image(exports: &Exports, machine: &Machine, image: &str) -> Result<(), String> {
     let failed = |path: &str, error: std::io::Error| format!("{path}: {error}");
     let file = fs::File::create(image);

@@ -1,4 +1,4 @@
-//! A server with two exports, and the clients that are run against it.
+//! A server with two NBD exports, and helpers that run clients against it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use super::super::port::free_port;
 use crate::bench::process::{Server, show};
 use xtask::shell;
 
-/// The size of each namespace: more than the largest request, and no multiple of it.
+/// The size in bytes of each namespace: more than the largest request, and no multiple of it.
 pub(super) const BYTES: usize = (40 << 20) + 4096;
 
 /// The time limit of one client.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A server with two exports.
+/// A server with the NBD exports `first` and `second`.
 pub(super) struct Exports {
     _server: Server,
     pub(super) port: u16,
@@ -30,7 +30,7 @@ impl Exports {
         Exports::start_with(context, "")
     }
 
-    /// Starts a server whose listener on TCP has these options.
+    /// Starts a server whose TCP listener has these options in its URL.
     pub(super) fn start_with(context: &Context, options: &str) -> Result<Exports, String> {
         let port = free_port()?;
         // The kernel may hold a killed server's socket for some seconds.
@@ -52,17 +52,17 @@ impl Exports {
         Ok(Exports { _server: server, port, socket, folder: context.folder.clone() })
     }
 
-    /// Returns the address of an export over TCP.
+    /// Returns the URL of an export over TCP.
     pub(super) fn url(&self, export: &str) -> String {
         format!("nbd://127.0.0.1:{}/{export}", self.port)
     }
 
-    /// Returns the address of the listener's own export over the Unix socket.
+    /// Returns the URL of the default export of the listener at the Unix socket.
     pub(super) fn local_url(&self) -> String {
         format!("nbd+unix:///?socket={}", self.socket.display())
     }
 
-    /// Makes a file of pseudo-random bytes as large as an export.
+    /// Makes a file of pseudo-random bytes, as large as an export, and returns its path.
     pub(super) fn image(&self, seed: u64) -> Result<String, String> {
         let mut chance = Chance::new(seed);
         let mut bytes = Vec::with_capacity(BYTES);
@@ -79,7 +79,7 @@ impl Exports {
     }
 }
 
-/// Runs a client, and returns what it wrote.
+/// Runs a client that must succeed, and returns what it printed.
 pub(super) fn run(words: &[&str]) -> Result<String, String> {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);

@@ -1,5 +1,5 @@
-//! The kernel's NBD client in a guest: bare, partitioned, and with a file system, over four
-//! connections and over one.
+//! A test of the kernel's NBD client in a guest: bare, partitioned, and with a file system, over
+//! four connections and over one.
 
 use super::super::guest::{HOST, LATER, SOON};
 use super::super::{Context, Verdict};
@@ -54,7 +54,7 @@ umount /mnt/volume
 fsck.ext4 -f -n /dev/nbd0p1
 ";
 
-/// A script that checks what [`WORK`] left behind, read only.
+/// A script that checks, without writing, what [`WORK`] left behind.
 const LOOK: &str = "
 set -e
 for n in $(seq 200); do [ -b /dev/nbd0p1 ] && break; sleep 0.05; done
@@ -65,7 +65,7 @@ cmp /usr/bin/fio /mnt/volume/program
 umount /mnt/volume
 ";
 
-/// Returns the script that attaches an export with this many connections.
+/// Returns the guest's script that attaches the first export with this many connections.
 fn attach(exports: &Exports, connections: u32) -> String {
     format!(
         "nbd-client {HOST} {} /dev/nbd0 -N first -C {connections} || exit 1\n\
@@ -82,7 +82,7 @@ nbd-client -d /dev/nbd0 || exit 1
 for n in $(seq 200); do [ -e /sys/block/nbd0/pid ] || exit 0; sleep 0.05; done; exit 1
 ";
 
-/// Tests the kernel's client.
+/// Tests the kernel's NBD client.
 pub(in super::super) fn client(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));

@@ -1,5 +1,5 @@
-//! A virtual machine with an export as its disk, as the guide makes it: the server is killed under
-//! load, and the machine waits for it.
+//! A test of a virtual machine whose disk is an export, as the guide makes it: the server is killed
+//! under load, and the machine waits for it.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -21,13 +21,13 @@ const NEEDS: &[Need] = &[
     Need { program: "xmllint", package: "libxml2-utils" },
 ];
 
-/// The guide whose domain is checked.
+/// The guide whose libvirt domain is checked.
 const GUIDE: &str = "docs/how-to/run-a-virtual-machine.md";
 
-/// The time limit for the start of a server whose predecessor was killed.
+/// The time limit for starting a server whose predecessor was killed.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// Number of kills of the server.
+/// Number of times that the server is killed under load.
 const KILLS: u64 = 3;
 
 const MAKE: &str = "
@@ -38,12 +38,12 @@ mkdir -p /mnt/volume
 mount /dev/vda /mnt/volume
 ";
 
-/// A round of load: some seconds of writing on any machine, then verification.
+/// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --directory=/mnt/volume --rw=randwrite --bsrange=4k-128k \
      --size=24m --io_size=8m --rate=2m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
      --verify=crc32c --verify_fatal=1 --output-format=terse";
 
-/// Runs a machine, kills its server, and checks its file system and the guide's domain.
+/// Runs a machine, kills its server, checks its file system, and validates the guide's domain.
 pub(in super::super) fn disk(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
@@ -76,7 +76,7 @@ pub(in super::super) fn disk(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{KILLS} kills of the server, none seen by ext4; the XML is valid")))
 }
 
-/// Checks the domain of the guide against libvirt's schema.
+/// Checks the libvirt domain in the guide against libvirt's schema.
 fn validate(context: &Context) -> Result<(), String> {
     let text =
         fs::read_to_string(shell::root().join(GUIDE)).map_err(|e| format!("{GUIDE}: {e}"))?;
@@ -87,7 +87,8 @@ fn validate(context: &Context) -> Result<(), String> {
     run(&["virt-xml-validate", &path.display().to_string(), "domain"]).map(drop)
 }
 
-/// Starts the server, as soon as the kernel has let go of its predecessor's file.
+/// Starts the server, and tries again while the kernel still locks the file of its killed
+/// predecessor.
 fn serve(context: &Context, port: u16) -> Result<Server, String> {
     let volume = context.folder.join("volume");
     let mut command = Command::new(&context.nearflash);
@@ -110,7 +111,7 @@ fn serve(context: &Context, port: u16) -> Result<Server, String> {
     }
 }
 
-/// Waits until the disk has written for a moment longer.
+/// Waits until the guest's disk has written 1 000 sectors more.
 fn await_writes(guest: &mut Guest) -> Result<(), String> {
     guest.must(
         "count() { awk '{ print $7 }' /sys/block/vda/stat; }\n\

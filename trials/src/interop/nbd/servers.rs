@@ -1,4 +1,5 @@
-//! Other people's NBD servers, loaded and verified by `nearflash bench`: nbdkit and QEMU's.
+//! A test of other people's NBD servers, nbdkit and QEMU's, which `nearflash bench` loads and
+//! verifies.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +16,10 @@ const NEEDS: &[Need] = &[
     Need { program: "qemu-nbd", package: "qemu-utils" },
 ];
 
-/// The size of each server's export.
+/// The size in bytes of each server's export.
 const BYTES: u64 = 64 << 20;
 
-/// Loads the servers one after the other.
+/// Loads the servers one after the other, and checks that the load found no error.
 pub(in super::super) fn bench(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));

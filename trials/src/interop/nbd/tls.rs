@@ -1,4 +1,5 @@
-//! Clients over TLS: libnbd's tools and QEMU's, where TLS is required and where it is allowed.
+//! A test of NBD clients over TLS, libnbd's tools and QEMU's, where TLS is required and where it is
+//! allowed.
 
 use std::fs;
 
@@ -12,7 +13,8 @@ const NEEDS: &[Need] = &[
     Need { program: "qemu-img", package: "qemu-utils" },
 ];
 
-/// Copies an image in and out over TLS, and has clients without TLS refused.
+/// Copies an image in and out over TLS, and checks that clients without TLS are refused where it is
+/// required.
 pub(in super::super) fn clients(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(NEEDS) {
         return Ok(Verdict::Skipped(why));
@@ -67,7 +69,7 @@ fn qemu(exports: &Exports, trusted: &str) -> Result<(), String> {
     }
 }
 
-/// Makes a certificate for this machine, which vouches for itself, and its key.
+/// Makes a self-signed certificate for this machine, and its key, in these files.
 fn certify(certificate: &str, key: &str) -> Result<(), String> {
     run(&[
         "openssl",

@@ -1,4 +1,4 @@
-//! Clients in user space: libnbd, QEMU's tools, fio, and nbdkit as a relay.
+//! Tests of NBD clients in user space: libnbd, QEMU's tools, fio, and nbdkit as a relay.
 
 use std::fs;
 use std::process::Command;
@@ -21,7 +21,7 @@ const RELAYS: &[Need] = &[
     Need { program: "qemu-io", package: "qemu-utils" },
 ];
 
-/// Copies images in and out with the tools of libnbd and of QEMU.
+/// Copies images in and out of exports with the tools of libnbd and of QEMU.
 pub(in super::super) fn copies(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(COPIERS) {
         return Ok(Verdict::Skipped(why));
@@ -54,7 +54,7 @@ pub(in super::super) fn copies(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{mib} MiB with nbdcopy over TCP and a socket, and with qemu-img")))
 }
 
-/// Writes patterns with QEMU, verifies with fio, and goes through nbdkit.
+/// Writes patterns with QEMU, verifies with fio, and reads through nbdkit as a relay.
 pub(in super::super) fn peers(context: &Context) -> Result<Verdict, String> {
     if let Err(why) = needs::provide(RELAYS) {
         return Ok(Verdict::Skipped(why));
@@ -88,7 +88,8 @@ pub(in super::super) fn peers(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("patterns of qemu-io, fio with verify, and a relay by nbdkit".to_owned()))
 }
 
-/// Writes and reads patterns: plain, forced, zeroes and discards, larger than one command.
+/// Writes and reads patterns with QEMU: plain and forced writes, zeroes and discards, some larger
+/// than one command.
 fn patterns(url: &str) -> Result<(), String> {
     let said = run(&[
         "qemu-io",

@@ -1,4 +1,4 @@
-//! In-band authentication by the Linux kernel's host.
+//! Tests of in-band authentication (DH-HMAC-CHAP) by the Linux kernel's NVMe host.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::super::{Context, Verdict};
 use super::{Pair, Plan, provide};
 
-/// The name of the host in these tests.
+/// The qualified name of the host in these tests.
 const HOST: &str = "nqn.2026-11.io.nearflash:host";
 
 /// Three keys: the host's, the controller's, and one that is registered nowhere.
@@ -16,10 +16,10 @@ const KEYS: [&str; 3] = [
     "DHHC-1:00:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:",
 ];
 
-/// A script that reads part of the device.
+/// A script that reads the first 256 KiB of the device.
 const READ: &str = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null";
 
-/// Returns the configuration of a server that registers the host with this key.
+/// Returns the lines of a configuration that register the host with this key.
 fn knowing(key: &str) -> String {
     let controller_key = KEYS[1];
     format!(
@@ -28,7 +28,8 @@ fn knowing(key: &str) -> String {
     )
 }
 
-/// Returns the reason to skip if the guest's kernel cannot authenticate.
+/// Returns the verdict that skips a test if the guest's kernel cannot authenticate; `None` if it
+/// can.
 fn cannot(context: &Context) -> Result<Option<Verdict>, String> {
     // The second option is the name in newer kernels.
     if context.tools()?.1.has_option(&["CONFIG_NVME_AUTH", "CONFIG_NVME_HOST_AUTH"]) {
@@ -38,8 +39,8 @@ fn cannot(context: &Context) -> Result<Option<Verdict>, String> {
     Ok(Some(Verdict::Skipped(reason.to_owned())))
 }
 
-/// Admits a host with the right key, also when the host authenticates the controller in turn.
-/// Refuses a host with a wrong key or none.
+/// Checks that a host with the right key is admitted, also when it authenticates the controller in
+/// turn, and that a host with a wrong key or none is refused.
 pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
@@ -71,7 +72,8 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
 }
 
 /// Replaces the host's key: first in the configuration of a server that is started again, then in a
-/// running server, whose change overrides the configuration. The old key is refused afterwards.
+/// running server, whose change overrides the configuration. The old key must be refused
+/// afterwards.
 pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
@@ -103,13 +105,14 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     ))
 }
 
-/// Returns the options of a connection with this key that reconnects to a restarted server.
+/// Returns the options of `nvme connect` with this key, for a host that reconnects to a restarted
+/// server.
 fn lasting(key: &str) -> String {
     let patient = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600";
     format!("--hostnqn={HOST} --dhchap-secret={key} {patient}")
 }
 
-/// Waits until the connected host has failed with its old key, and connects it with the new one.
+/// Waits until the connected host has failed with the old key, and connects it with the new one.
 fn replaced(pair: &mut Pair, old: &str, new: &str) -> Result<(), String> {
     // The host retries and is refused. Newer kernels give up at once, older ones go on retrying.
     pair.must(

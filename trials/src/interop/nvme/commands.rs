@@ -1,14 +1,15 @@
-//! Everyday commands of `nvme-cli` (discover, connect, list, disconnect), and each I/O command
-//! alone.
+//! Tests of everyday commands of `nvme-cli` (discover, connect, list, disconnect), and of each I/O
+//! command alone.
 
 use super::super::{Context, Verdict};
 use super::target::ADDRESSES;
 use super::{NQN, Pair, Plan, SOON, provide};
 
-/// The name of every discovery subsystem.
+/// The qualified name of every discovery subsystem.
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Discovers the subsystems that the host may use and no others, and connects to every path.
+/// Checks that discovery shows the subsystems that the host may use and no others, and that the
+/// host can connect to every path.
 pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -36,7 +37,8 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("two paths found and connected; another host's subsystem unseen".to_owned()))
 }
 
-/// Opens a persistent discovery controller, as hosts do that wait for notices.
+/// Opens a persistent discovery controller at the address options `at`, as hosts do that wait for
+/// notices.
 fn persist(pair: &mut Pair, at: &str) -> Result<(), String> {
     pair.says(&format!("nvme discover {at} --persistent --keep-alive-tmo=5"), &[NQN])?;
     pair.await_paths(1)?;
@@ -46,7 +48,7 @@ fn persist(pair: &mut Pair, at: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Connects, lists what is there and disconnects, twice.
+/// Connects, checks the list of devices and disconnects, twice.
 pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -84,7 +86,7 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed("listed, identified, disconnected by name and by device".to_owned()))
 }
 
-/// Reads the log pages and checks their contents after some I/O.
+/// Does some I/O, and checks the contents of the log pages.
 pub(in super::super) fn logs(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -151,7 +153,7 @@ blkdiscard -o 0 -l 1048576 $d
 blkdiscard -z -o 0 -l 1048576 $d
 ";
 
-/// Checks that data is read back and compared as written, and is gone after a discard.
+/// Checks that data is read back and compared as it was written, and is gone after a discard.
 pub(in super::super) fn io(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

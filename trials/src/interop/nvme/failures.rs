@@ -1,5 +1,5 @@
-//! Controller resets, path cuts, server kills and silent hosts. Programs on the host must notice
-//! nothing, and the server must keep nothing of a host that is gone.
+//! Tests of controller resets, path cuts, server kills and silent hosts. Programs on the host must
+//! notice nothing, and the server must keep nothing of a host that is gone.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::{NQN, Pair, Plan, SOON, provide};
 /// The fio options of one round of load: 4 s of writing on any machine, then verification.
 pub(super) const STEADY: &str = "--size=32m --io_size=8m --rate=2m";
 
-/// Options with which hosts notice failures and reconnect quickly.
+/// The options of `nvme connect` with which hosts notice failures and reconnect quickly.
 pub(super) const QUICK_HOST: &str = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=300";
 
 /// Resets the controller from the host under load.
@@ -79,7 +79,7 @@ fn await_cut(pair: &mut Pair) -> Result<(), String> {
     Ok(())
 }
 
-/// Kills the server under load and starts it again with the same file.
+/// Kills the server under load, and starts it again with its file.
 pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -104,8 +104,8 @@ pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// Freezes a host: its controller ends when the keep-alive timeout is over, and the host reconnects
-/// when it wakes.
+/// Freezes the host's machine. Its controller must end when the keep-alive timeout is over, and the
+/// host must reconnect when it wakes.
 pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -129,8 +129,8 @@ pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String>
     )))
 }
 
-/// Waits until the server has ended all its connections. Returns the time that this took, in
-/// seconds.
+/// Waits until the server has ended all connections of its first listener. Returns the seconds that
+/// this took.
 fn await_silence(pair: &Pair) -> Result<f64, String> {
     let started = Instant::now();
     while pair.target.connections()? > 0 {

@@ -1,11 +1,12 @@
-//! File systems on an NVMe/TCP device: made, worked on, checked, and found intact after
-//! reconnecting.
+//! Tests of file systems on an NVMe/TCP device: each is made, worked on, checked, and found intact
+//! after reconnecting.
 
 use super::super::{Context, Verdict};
 use super::{LATER, Pair, provide};
 use xtask::needs::Need;
 
-/// The commands that make and check one kind of file system, and the programs that its test needs.
+/// A kind of file system: the commands that make and check it, and the programs that its test
+/// needs.
 struct Kind {
     name: &'static str,
     make: &'static str,

@@ -1,4 +1,5 @@
-//! Live changes by an operator while hosts do I/O: hosts receive notices and see no other effect.
+//! Tests of live changes by an operator while hosts do I/O: hosts receive notices and see no other
+//! effect.
 
 use super::super::{Context, Verdict};
 use super::failures::{QUICK_HOST, STEADY};
@@ -64,8 +65,8 @@ pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed("each path inaccessible once under load, no error seen".to_owned()))
 }
 
-/// Denies a host that is writing. Its controller ends, and its attempts to reconnect fail until it
-/// is allowed again.
+/// Denies a host that is writing. Its controller must end, and its attempts to reconnect must fail
+/// until it is allowed again.
 pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -103,7 +104,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("cut off and kept out (its controller: {state}), then let in")))
 }
 
-/// Waits until the condition holds in the guest.
+/// Waits until a shell condition holds in the guest.
 fn await_in(pair: &mut Pair, condition: &str) -> Result<(), String> {
     pair.must(&format!("for n in $(seq 600); do {condition} && exit 0; sleep 0.1; done; exit 1"))?;
     Ok(())

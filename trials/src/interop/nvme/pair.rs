@@ -1,4 +1,4 @@
-//! A guest as the NVMe host, and the server that it connects to.
+//! A guest as the NVMe host, and the server on this machine that it connects to.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -23,7 +23,8 @@ pub(super) struct Pair<'a> {
     pub(super) target: Target,
 }
 
-/// Installs what the guest needs. Returns the reason to skip if that fails.
+/// Installs the programs that the guest needs. Returns the verdict that skips the test if that
+/// fails; `None` if not.
 pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
     needs::provide(&[NEEDS, more].concat()).err().map(Verdict::Skipped)
 }
@@ -43,14 +44,15 @@ impl<'a> Pair<'a> {
         Ok(Pair { context, guest, target })
     }
 
-    /// Returns the options of `nvme` for path `way`: the address behind a network card, and a
-    /// listener.
+    /// Returns the options of `nvme` for path `way`: an address of the server's machine, and the
+    /// port of a listener.
     pub(super) fn at(&self, way: usize) -> String {
         let (address, port) = (ADDRESSES[way], self.target.ports[way]);
         format!("-t tcp -a {address} -s {port}")
     }
 
-    /// Connects with these options. The first namespace becomes `/dev/nvme0n1`.
+    /// Connects over the first path with these options of `nvme connect`. The first namespace
+    /// becomes `/dev/nvme0n1`.
     pub(super) fn connect(&mut self, options: &str) -> Result<(), String> {
         let at = self.at(0);
         self.must(&format!(
@@ -60,7 +62,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Asserts that the server refuses the host with these options.
+    /// Asserts that the server refuses a host that connects with these options.
     pub(super) fn refused(&mut self, options: &str) -> Result<(), String> {
         let at = self.at(0);
         let script = format!("! nvme connect {at} -n {NQN} -i 1 {options}");
@@ -72,7 +74,7 @@ impl<'a> Pair<'a> {
         self.guest.must(script, SOON)
     }
 
-    /// Runs a script and asserts that its output contains all of these words.
+    /// Runs a script, and asserts that its output contains each of `words`. Returns the output.
     pub(super) fn says(&mut self, script: &str, words: &[&str]) -> Result<String, String> {
         let text = self.must(script)?;
         match words.iter().find(|word| !text.contains(**word)) {
@@ -81,8 +83,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Starts load that runs round after round in the background, and waits until it writes to the
-    /// device.
+    /// Starts a load in the background that repeats `round`, and waits until it writes to the
+    /// device. Returns the load's output file.
     pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
         let count = "cat /sys/block/nvme*/stat | awk '{ s += $7 } END { print s }'";
         let before = self.must(&format!("rm -f {ENOUGH}; {count}"))?;
@@ -104,7 +106,7 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    /// Waits until exactly this many paths of the subsystem exist, all of them alive.
+    /// Waits until exactly `paths` paths of the subsystem exist, all of them live.
     pub(super) fn await_paths(&mut self, paths: usize) -> Result<(), String> {
         let started = Instant::now();
         loop {
@@ -120,7 +122,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Disconnects, and asserts that no device is left.
+    /// Disconnects the host, and asserts that no device is left.
     pub(super) fn disconnect(&mut self) -> Result<(), String> {
         self.must(&format!(
             "nvme disconnect -n {NQN} || exit 1\n\

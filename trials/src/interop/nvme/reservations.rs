@@ -1,4 +1,4 @@
-//! Two hosts that share a namespace and compete for it with reservations.
+//! A test of two hosts that share a namespace and compete for it with reservations.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ registered() { [ $(nvme resv-report $a --eds -o json | grep -c '\"rkey\"') -eq $
 /// A script that looks up the devices of both hosts.
 const DEVICES: &str = "a=$(device_of one); b=$(device_of two)\n";
 
-/// Shell commands with descriptions that state, step by step, what each host may do.
+/// Descriptions and shell commands that state, step by step, what each host may do.
 const STEPS: &[(&str, &str)] = &[
     ("nobody has a reservation", "writes $a; writes $b; registered 0"),
     ("who is not registered cannot acquire", "conflict nvme resv-acquire $a -c 0xa -t 1 -a 0"),
@@ -74,9 +74,9 @@ const STEPS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A device with so few tokens that writes of a host with a deep queue wait seconds for theirs. The
-/// second host is charged as its own tenant, so reads of the first host do not wait behind its
-/// writes.
+/// Configuration of a device with so few tokens that writes of a host with a deep queue wait
+/// seconds for theirs. The second host is charged as a tenant of its own, so reads of the first
+/// host do not wait behind its writes.
 const SLOW: &str = "
 [[device]]
 name = \"slow\"
@@ -90,7 +90,7 @@ nqn = \"nqn.2026-11.io.nearflash:two\"
 tenant = \"two\"
 ";
 
-/// A model with 4 000 tokens a second. A write of 64 KiB costs 160 tokens.
+/// The device model of [`SLOW`], with 4 000 tokens a second. A write of 64 KiB costs 160 tokens.
 const MODEL: &str = "
 format = 1
 device = \"a slow one\"
@@ -138,7 +138,7 @@ refused writes $b
 nvme resv-release $a -c 0xa -a 1
 ";
 
-/// A script in which the holder of the reservation reconnects and still holds it.
+/// A script in which the host that has the reservation reconnects and still has it.
 const AGAIN: &str = "
 set -x
 nvme disconnect -d $(controller_of one)
@@ -155,8 +155,8 @@ registered 0
 writes $b
 ";
 
-/// Registers, acquires, conflicts, preempts (also amid writes), releases and reports. The
-/// reservation outlives a connection.
+/// Runs all steps: the hosts register, acquire, conflict, preempt (also amid writes), release and
+/// report. The reservation must outlive a connection.
 pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -182,7 +182,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
     Ok(Verdict::Passed(format!("{} steps of two hosts", STEPS.len() + last.len())))
 }
 
-/// Reloads the driver with this option.
+/// Reloads the guest's NVMe driver with this option.
 fn reload(pair: &mut Pair, option: &str) -> Result<(), String> {
     pair.must(&format!(
         "modprobe -r nvme_tcp nvme nvme_fabrics nvme_core && modprobe nvme_core {option} && \

@@ -12,15 +12,15 @@ use super::super::port::free_port;
 use crate::bench::process::Server;
 use xtask::shell;
 
-/// The subsystem that the tests use.
+/// The qualified name of the subsystem in these tests.
 pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 
-/// The addresses at which the guest reaches the server's machine, one for each of its network
-/// cards.
+/// The addresses at which the guest reaches the server's machine, one through each of the guest's
+/// network cards.
 pub(super) const ADDRESSES: [&str; 2] = [HOST, "10.0.3.2"];
 
-/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
-/// stay locked until the kernel has freed its ring.
+/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
+/// locked until the kernel has freed its ring.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time limit for a server to end after another has reported that it took over.
@@ -29,17 +29,17 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 /// The configuration of a server to start.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
-    /// The device specifications. Each device becomes a namespace.
+    /// The specs of the devices, each of which becomes a namespace.
     pub(super) devices: &'a [&'a str],
-    /// The number of listeners for the subsystem, 1 or 2.
+    /// The number of listeners for NVMe hosts, 1 or 2.
     pub(super) listeners: usize,
-    /// Additional lines of the configuration, the subsystem's keys first.
+    /// Further lines of the configuration, beginning with keys of the subsystem.
     pub(super) more: &'a str,
 }
 
-/// A server that can be killed and started again.
+/// An NVMe/TCP server on this machine that can be killed and started again.
 pub(super) struct Target {
-    /// The ports of its listeners.
+    /// The ports of the server's listeners.
     pub(super) ports: Vec<u16>,
     program: PathBuf,
     config: PathBuf,
@@ -68,7 +68,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes the configuration that the next start reads.
+    /// Writes the configuration that the server's next start reads.
     pub(super) fn configure(&self, plan: &Plan) -> Result<(), String> {
         let mut text = String::new();
         for (n, spec) in plan.devices.iter().enumerate() {
@@ -88,7 +88,7 @@ impl Target {
         self.server = None;
     }
 
-    /// Starts the server, after killing the running one if there is one.
+    /// Starts the server, and kills the running one before.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         let mut command = self.command();
@@ -126,7 +126,7 @@ impl Target {
     }
 
     /// Starts a successor that takes over from the running server, and waits for that server to
-    /// end. Returns what the successor reports.
+    /// end. Returns the line about the take-over in the successor's log.
     pub(super) fn upgrade(&mut self) -> Result<String, String> {
         let before = self.said()?.len();
         let mut command = self.command();
@@ -149,7 +149,8 @@ impl Target {
         }
     }
 
-    /// Runs an operator command such as `namespace resize`.
+    /// Runs an operator's command such as `namespace resize` against the server, and returns its
+    /// output.
     pub(super) fn operate(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(&self.program);
         command.args(words).args(["--admin", &self.admin_url()]);
@@ -161,7 +162,8 @@ impl Target {
         format!("http://127.0.0.1:{}", self.admin)
     }
 
-    /// Returns the number of connections at the server's first listener.
+    /// Returns the number of connections that the server's first listener has accepted and that are
+    /// open.
     pub(super) fn connections(&self) -> Result<usize, String> {
         let text = fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
         let own = format!(":{:04X}", self.ports[0]);

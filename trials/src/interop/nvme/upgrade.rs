@@ -1,4 +1,5 @@
-//! Upgrades the server under load; the host must not notice (docs/adr/0015-moving-controllers.md).
+//! A test that upgrades the server under load. The host must not notice
+//! (docs/adr/0015-moving-controllers.md).
 
 use std::thread;
 use std::time::Duration;
@@ -8,15 +9,15 @@ use super::failures::{QUICK_HOST, STEADY};
 use super::verify::load;
 use super::{Pair, provide};
 
-/// The options for an admin queue and three I/O queues, each a connection: more queues than a guest
-/// with one processor opens for reads alone.
+/// The options of `nvme connect` for an admin queue and three I/O queues, each a connection: more
+/// queues than a guest with one processor opens for reads alone.
 const QUEUES: &str = "--nr-write-queues=1 --nr-poll-queues=1";
 const CONNECTIONS: usize = 4;
 
 /// Words of kernel messages about lost connections and failed or slow requests.
 const TROUBLE: &[&str] = &["reconnect", "reset", "recovery", "timeout", "error", "fail", "lost"];
 
-/// Starts successor after successor while fio writes and then verifies.
+/// Starts one successor after the other while fio writes and then verifies.
 pub(in super::super) fn under_load(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

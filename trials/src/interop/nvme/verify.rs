@@ -1,18 +1,18 @@
-//! Data that is written is read back, over several I/O engines and request sizes.
+//! Tests that written data is read back, over several I/O engines and request sizes.
 
 use super::super::{Context, Verdict};
 use super::{LATER, Pair, provide};
 
-/// The fio mix of request sizes: from 4 KiB, carried in capsules, to 1 MiB, which the kernel may
-/// split.
+/// The request sizes of fio and their shares in percent: from 4 KiB, carried in capsules, to 1 MiB,
+/// which the kernel may split.
 const SIZES: &str = "4k/40:8k/10:12k/5:16k/10:60k/5:64k/10:128k/10:256k/4:512k/3:1024k/3";
 
-/// Verifies with libaio, which most programs use.
+/// Verifies with fio's engine libaio, which most programs use.
 pub(in super::super) fn libaio(context: &Context) -> Result<Verdict, String> {
     verify(context, "libaio")
 }
 
-/// Verifies with io_uring and its registered buffers.
+/// Verifies with fio's engine io_uring and its registered buffers.
 pub(in super::super) fn io_uring(context: &Context) -> Result<Verdict, String> {
     verify(context, "io_uring --fixedbufs=1")
 }
@@ -37,7 +37,7 @@ fn verify(context: &Context, engine: &str) -> Result<Verdict, String> {
     Ok(Verdict::Passed("4 KiB to 1 MiB read back, digests off and on".to_owned()))
 }
 
-/// Returns the fio command that writes and then verifies with mixed sizes.
+/// Returns the fio command that writes with mixed sizes and then verifies; `amount` says how much.
 pub(super) fn load(engine: &str, pattern: &str, amount: &str) -> String {
     format!(
         "fio --name=verify --filename=/dev/nvme0n1 --direct=1 --ioengine={engine} \
@@ -46,7 +46,8 @@ pub(super) fn load(engine: &str, pattern: &str, amount: &str) -> String {
     )
 }
 
-/// Returns the fio command that reads and writes side by side; each read verifies an earlier write.
+/// Returns the fio command that reads and writes at the same time; each read verifies an earlier
+/// write.
 fn load_mixed(engine: &str) -> String {
     format!(
         "fio --name=mixed --filename=/dev/nvme0n1 --direct=1 --ioengine={engine} --rw=randrw \

@@ -1,4 +1,4 @@
-//! A server on this machine, and a guest that attaches its volume.
+//! A server on this machine, and a guest that attaches the server's volume.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,32 +12,33 @@ use super::super::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::needs::{self, Need};
 
-/// The time limit for the start of a server whose predecessor was killed. The predecessor's files
-/// stay locked until the kernel has freed its ring.
+/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
+/// locked until the kernel has freed its ring.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The file in the guest whose existence ends the load.
 const ENOUGH: &str = "/run/enough";
 
-/// A server that can be killed, and a guest with the driver loaded.
+/// A server that can be killed, and a guest with the driver ublk_drv loaded.
 pub(super) struct Bed<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
-    /// The server's arguments, except for its listener.
+    /// The server's arguments behind `serve`, without its listener.
     arguments: Vec<String>,
     port: u16,
     log: PathBuf,
     server: Option<Server>,
 }
 
-/// Installs what the guest needs. Returns the reason to skip if that fails.
+/// Installs the programs that the guest needs. Returns the verdict that skips the test if that
+/// fails; `None` if not.
 pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
     let fio = Need { program: "fio", package: "fio" };
     needs::provide(&[&[fio], more].concat()).err().map(Verdict::Skipped)
 }
 
 impl<'a> Bed<'a> {
-    /// Starts a server with this device, and takes a guest.
+    /// Starts a server with this device and without the admin API, and takes a guest.
     pub(super) fn start(context: &'a Context, device: &str) -> Result<Bed<'a>, String> {
         Bed::of(context, &["--admin", "none", "--device", device])
     }
@@ -59,25 +60,26 @@ impl<'a> Bed<'a> {
         Ok(bed)
     }
 
-    /// Returns the command that attaches the volume with these options.
+    /// Returns the guest's command that attaches the volume, with these options of `nearflash
+    /// attach`.
     pub(super) fn attach(&self, options: &str) -> String {
         let program = self.context.nearflash.display();
         format!("exec {program} attach reflex://{HOST}:{} {options}", self.port)
     }
 
-    /// Attaches the volume with these options, and waits until the device can be used.
+    /// Attaches the volume in the guest with these options, and waits until its device can be used.
     pub(super) fn attached(&mut self, options: &str) -> Result<(), String> {
         let script = self.attach(options);
         self.guest.serve(&script, SOON).map(drop)
     }
 
-    /// Runs a command of the program in the guest, which must succeed.
+    /// Runs `nearflash WORDS` in the guest, which must succeed. Returns the output.
     pub(super) fn program(&mut self, words: &str) -> Result<String, String> {
         let program = self.context.nearflash.display().to_string();
         self.must(&format!("{program} {words}"))
     }
 
-    /// Runs a command of the program in the guest, which must fail with this text.
+    /// Runs a script in the guest, which must fail with `text` in its output.
     pub(super) fn refused(&mut self, script: &str, text: &str) -> Result<(), String> {
         let Output { status, text: said } = self.guest.run(script, SOON)?;
         match status != 0 && said.contains(text) {
@@ -86,7 +88,8 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Returns true if the guest's kernel can change the size of a device (`UBLK_F_UPDATE_SIZE`).
+    /// Returns `true` if the guest's kernel can change the size of a device (`UBLK_F_UPDATE_SIZE`):
+    /// from Linux 6.16 on.
     pub(super) fn can_resize(&mut self) -> Result<bool, String> {
         let release = self.must("uname -r")?;
         let mut numbers = release.split('.').map(|word| word.parse().unwrap_or(0));
@@ -94,7 +97,7 @@ impl<'a> Bed<'a> {
         Ok((major, minor) >= (6, 16))
     }
 
-    /// Returns the path of the program.
+    /// Returns the path of the program under test.
     pub(super) fn path(&self) -> &Path {
         &self.context.nearflash
     }
@@ -108,7 +111,7 @@ impl<'a> Bed<'a> {
         self.server = None;
     }
 
-    /// Starts the server, after killing the running one if there is one.
+    /// Starts the server, and kills the running one before.
     pub(super) fn serve(&mut self) -> Result<(), String> {
         self.kill_server();
         let mut command = self.server_command();
@@ -139,7 +142,7 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Returns what all servers have logged.
+    /// Returns what all servers of the test have logged.
     pub(super) fn server_log(&self) -> Result<String, String> {
         fs::read_to_string(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))
     }
@@ -156,9 +159,9 @@ impl<'a> Bed<'a> {
         log.map_err(|error| format!("{}: {error}", self.log.display()))
     }
 
-    /// Starts load that runs round after round in the background, and waits until it writes. The
-    /// device stays open between rounds: one that nobody uses is removed when its process is told to
-    /// end, and the next round would write to a file of its name.
+    /// Starts a load in the background that repeats `round`, and waits until it writes. The device
+    /// stays open between rounds: one that nobody uses is removed when its process is told to end,
+    /// and the next round would write to a file of its name.
     pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
         self.must(&format!("rm -f {ENOUGH}"))?;
         let rounds = format!(
@@ -169,7 +172,7 @@ impl<'a> Bed<'a> {
         Ok(load)
     }
 
-    /// Waits until the device has written this many sectors more.
+    /// Waits until the device has written `sectors` sectors more.
     pub(super) fn await_writes(&mut self, sectors: u64) -> Result<(), String> {
         self.must(&format!(
             "count() {{ awk '{{ print $7 }}' /sys/block/ublkb0/stat; }}\n\
@@ -189,7 +192,8 @@ impl<'a> Bed<'a> {
         Ok(())
     }
 
-    /// Detaches the device, and asserts that nothing of it is left and the kernel had no complaint.
+    /// Detaches the device and gives the guest back. Asserts that nothing of the device is left and
+    /// that the kernel has not complained.
     pub(super) fn end(mut self) -> Result<(), String> {
         self.program("attach detach 0")?;
         self.must(

@@ -1,4 +1,4 @@
-//! Use of an attached volume: by programs, by a file system and by an operator.
+//! Tests of an attached volume in use: by programs, by a file system and by an operator.
 
 use super::super::guest::LATER;
 use super::super::{Context, Verdict};
@@ -43,7 +43,7 @@ pub(in super::super) fn attach(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{}: copies, checksums, discards, zeroes", release.trim())))
 }
 
-/// The command that runs a program as a user other than root, who can still read the program's
+/// The command that runs a program as a user other than root who can still read the program's
 /// folder.
 const SOMEBODY: &str =
     "setpriv --reuid 65534 --inh-caps=+dac_read_search --ambient-caps=+dac_read_search";
@@ -77,8 +77,8 @@ cmp /usr/bin/fio /mnt/volume/program
 umount /mnt/volume
 ";
 
-/// Runs a file system on a partition, detaches and attaches again, and runs commands that must be
-/// refused.
+/// Works with a file system on a partition, detaches and attaches again, and runs commands that
+/// must be refused.
 pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(NEEDS) {
         return Ok(skipped);
@@ -111,11 +111,12 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
     Ok(Verdict::Passed("partitions, ext4 made and found again, and refusals".to_owned()))
 }
 
-/// The most wake-ups of an idle device's process in [`IDLE`], one a minute, and its most KiB of memory.
+/// The most wake-ups of the process of an idle device during [`IDLE`], and the most KiB of its
+/// memory.
 const IDLE_MAX: [u64; 2] = [1, 8 * 1024];
 
-/// A script that prints how often the threads of the process have slept and been woken in 90 s, and
-/// in KiB its memory, the part that is its own, and the part that is the program's file.
+/// A script that prints how often threads of the process were woken in 90 s, and in KiB its
+/// resident memory, the part that is its own, and the part that is the program's file.
 const IDLE: &str = "
 set -e
 pid=$(pidof nearflash)

@@ -1,5 +1,5 @@
-//! Kills and upgrades of the server, kills of the process that serves a device, and a server that stays
-//! away.
+//! Tests of kills and upgrades of the server, kills of the process that serves a device, and a
+//! server that stays away.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::super::guest::SOON;
 use super::super::{Context, Verdict};
 use super::bed::{Bed, provide};
 
-/// A round of load: some seconds of writing on any machine, then verification.
+/// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \
      --size=32m --io_size=8m --rate=4m --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 \
      --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/fio";
@@ -17,7 +17,7 @@ const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsr
 /// The command that prints the identifier of the process that serves the device.
 const PROCESS: &str = r#"sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflash-attach/0.json"#;
 
-/// Kills the server under load and starts it again with the same file.
+/// Kills the server under load, and starts it again with its file.
 pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -40,7 +40,7 @@ pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// Upgrades the server under load. The connections of the device move to each successor.
+/// Upgrades the server under load. The device's connections must move to each successor.
 pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -70,8 +70,8 @@ pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, St
     )))
 }
 
-/// Kills the process that serves the device under load, or tells it to end. A successor takes the
-/// device over, by its number or by the command that attached it.
+/// Kills the process that serves the device under load, or tells it to end. A successor must take
+/// the device over, by its number or by the command that attached it.
 pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
@@ -102,8 +102,8 @@ pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, Str
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// Lets a server stay away for longer than I/O waits: I/O fails, and the device serves again once the
-/// server is back.
+/// Lets a server stay away for longer than I/O waits. I/O must fail, and the device must serve
+/// again once the server is back.
 pub(in super::super) fn server_away(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

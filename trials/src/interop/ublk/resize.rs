@@ -1,4 +1,4 @@
-//! A volume that grows while a file system on it is mounted.
+//! A test of a volume that grows while a file system on it is mounted.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::bed::{Bed, provide};
 use xtask::needs::Need;
 use xtask::shell;
 
-/// The programs that the guest needs.
+/// The programs that the test needs in the guest.
 const NEEDS: &[Need] = &[
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
     Need { program: "resize2fs", package: "e2fsprogs" },
@@ -42,7 +42,8 @@ kill -KILL $process || exit 1
 for n in $(seq 1000); do [ -e /proc/$process ] || exit 0; sleep 0.05; done; exit 1
 "#;
 
-/// A script that checks that the device is as large as before the kill, and checks the file system.
+/// A script that checks that the device has its grown size after the kill, and checks the file
+/// system.
 const LOOK: &str = "
 set -e
 [ $(blockdev --getsize64 /dev/ublkb0) -eq 100663296 ]
@@ -50,7 +51,8 @@ umount /mnt/volume
 fsck.ext4 -f -n /dev/ublkb0
 ";
 
-/// Grows a volume from 32 to 96 MiB under its file system.
+/// Grows a volume from 32 to 96 MiB under a mounted file system, and kills the process that serves
+/// it.
 pub(in super::super) fn grow(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(NEEDS) {
         return Ok(skipped);
