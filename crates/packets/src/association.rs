@@ -59,7 +59,8 @@ pub(crate) enum State {
     Over(Down),
 }
 
-/// The state that a worker shares with a peer process.
+/// An association: the state that this end shares with a peer process, for all channels between
+/// them.
 pub(crate) struct Association {
     pub state: State,
     /// The random number that this end drew, which packets from the peer have to carry.

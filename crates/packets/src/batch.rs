@@ -76,14 +76,14 @@ enum Search {
 /// Tyche's batch level: how many requests leave together, adapted to the throughput.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    /// `1 ≤ level ≤ LEVEL_MAX`.
+    /// The number of requests with which a batch leaves: `1 ≤ level ≤ LEVEL_MAX`.
     level: u32,
     search: Search,
-    /// Bytes that the previous interval completed.
+    /// Bytes of the requests that completed in the previous interval.
     before: u64,
     /// The time at which this interval ends.
     ends: Instant,
-    /// Bytes that this interval has completed.
+    /// Bytes of the requests that completed in this interval so far.
     bytes: u64,
     /// Sum of the samples of the number of outstanding requests in this interval.
     outstanding: u64,
@@ -133,7 +133,7 @@ impl Adaptive {
     }
 
     /// Processes an interval in which `bytes` bytes completed, with a mean of `outstanding`
-    /// requests.
+    /// outstanding requests.
     fn step(&mut self, bytes: u64, outstanding: u32) {
         let level = self.level;
         match self.search {

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(holds.taken(), 0);
     }
 
-    /// Every message with its pieces, in any order and any number of times, cut in any way.
+    /// Generates messages, and their pieces in any order and any number of times, cut in any way.
     fn arrivals() -> impl proptest::strategy::Strategy<Value = (Vec<Told>, Vec<(usize, u32, u32)>)>
     {
         use proptest::prelude::*;

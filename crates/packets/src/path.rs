@@ -28,7 +28,7 @@ const SWALLOWED_MAX: u8 = 5;
 /// The state of the packets that were sent by a path and are not acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
-    /// The number of the next packet.
+    /// The number of the next packet that the path sends.
     pub next: u64,
     /// The highest number that the peer acknowledged, plus one.
     pub acked: u64,

@@ -108,7 +108,8 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Starts or stops accepting connections for a listener. Existing connections stay.
+    /// Accepts connections for `listener` from now on, or no new ones if it is `None`. Existing
+    /// connections stay.
     pub fn listen(&mut self, listener: Option<ListenerId>) {
         self.listener = listener;
         self.endpoint.accept(listener.is_some());

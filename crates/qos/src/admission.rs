@@ -213,7 +213,7 @@ impl Standing {
         self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
     }
 
-    /// Returns every promise.
+    /// Returns every tenant's promise.
     pub fn iter(&self) -> impl Iterator<Item = (TenantId, Claim)> {
         self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
     }

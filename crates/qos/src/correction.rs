@@ -16,7 +16,8 @@ pub const CORRECTION_NANOS: u64 = 100_000_000;
 /// The number of reads that a window needs for a meaningful tail.
 pub const CORRECTION_READS_MIN: u64 = 200;
 
-/// The lowest corrected rate and the highest corrected price of writes, in thousandths of the model.
+/// The lowest corrected rate, in thousandths of the model's rate. `WRITE_MAX` is the highest
+/// corrected price of writes, in thousandths of the model's price.
 const RATE_MIN: u32 = 250;
 const WRITE_MAX: u32 = 4_000;
 
@@ -47,9 +48,9 @@ pub struct Window {
     /// The tail of the delays of the window's reads at the percentile of `bound_us`, in
     /// nanoseconds; `None` with fewer than [`CORRECTION_READS_MIN`].
     pub tail_nanos: Option<u64>,
-    /// Reads submitted.
+    /// The number of reads submitted in the window.
     pub reads: u64,
-    /// Writes, flushes and the like submitted.
+    /// The number of writes, flushes and the like submitted in the window.
     pub writes: u64,
     /// Units spent, at the corrected prices.
     pub spent: u64,

@@ -46,7 +46,7 @@ impl Delays {
         Delays { workers: (0..WORKERS_MAX).map(|_| counters()).collect() }
     }
 
-    /// Records a read of this worker that has ended.
+    /// Counts a read of a worker that has ended, by its time at the device.
     pub(crate) fn record(&self, worker: usize, delay: Duration) {
         let count = &self.workers[worker].classes[class(delay)];
         // Nobody else writes it.

@@ -149,9 +149,9 @@ impl DeviceModel {
         preset(1_600, 80, points, 65)
     }
 
-    /// Returns the cloud instance's NVMe device of 2018 that the original was published with.
-    /// Nothing is known about cheaper reads of a read-only load; the published rates differ by a
-    /// tenth at relaxed latencies, so reads cost the same under both loads here.
+    /// Returns the model of the cloud instance's NVMe device of 2018 that the original was
+    /// published with. Nothing is known about cheaper reads of a read-only load; the published
+    /// rates differ by a tenth at relaxed latencies, so reads cost the same under both loads here.
     pub fn cloud() -> DeviceModel {
         let tenths = [
             (500, 240, 380),
@@ -181,9 +181,9 @@ impl DeviceModel {
         preset(1_000, 50, alloc::vec![row(1_000, 23_000), row(2_000, 28_000)], 4)
     }
 
-    /// Returns a device about which nothing is known: its tokens are unlimited, so requests never
-    /// wait for them, and a request of any kind costs its pages. A latency must not be promised
-    /// from it.
+    /// Returns the model of a device about which nothing is known: its tokens are unlimited, so
+    /// requests never wait for them, and a request of any kind costs its pages. A latency must not
+    /// be promised from it.
     pub fn unlimited() -> DeviceModel {
         let cost = CostModel::linear(TOKEN, TOKEN).expect("equal prices are sound");
         let point = RatePoint { latency_us: u32::MAX, mixed: RATE_MAX, read_only: RATE_MAX };
@@ -269,7 +269,8 @@ impl DeviceModel {
     }
 }
 
-/// Checks that rows ascend, and that their rates are plausible.
+/// Checks that the latencies of rows ascend, that their rates do not fall, and that all rates lie
+/// between 1 and [`RATE_MAX`] units a second, mixed ones also within `rate_max`.
 fn sound_rows(points: &[RatePoint], rate_max: u64) -> Result<(), DeviceModelError> {
     let rising = |pair: &[RatePoint]| {
         pair[0].latency_us < pair[1].latency_us

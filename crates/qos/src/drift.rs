@@ -206,9 +206,9 @@ fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
 /// The requests that were submitted in a window, at the model's prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
-    /// Units, at the model's price of writes.
+    /// The units that the requests cost, with writes at the model's price.
     pub(crate) units: f64,
-    /// The price of the requests, divided by the price of as many one-page requests.
+    /// The price of the requests, divided by the price of as many reads and writes of one page.
     pub(crate) size: f64,
 }
 

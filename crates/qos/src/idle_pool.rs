@@ -91,7 +91,7 @@ impl IdlePool {
         self.seen.fetch_max(now, AcqRel);
     }
 
-    /// Returns the rate, in units a second.
+    /// Returns the sum of the idle rates, in units a second; zero if it is negative for a moment.
     pub fn rate(&self) -> u64 {
         u64::try_from(rate(self.word.load(Acquire))).unwrap_or(0)
     }
@@ -113,7 +113,8 @@ fn elapsed(word: u64, now: u64) -> Option<u64> {
     (ahead != 0 && ahead <= TIME_MASK - BACK_MAX).then_some(ahead)
 }
 
-/// Returns the full settled time, limited to the longest time for which tokens are made up.
+/// Returns the time of the last settlement in nanoseconds, in full, but at most [`ROUND_NANOS_MAX`]
+/// before `now`.
 fn settled(word: u64, now: u64) -> u64 {
     match elapsed(word, now) {
         Some(elapsed) => now.saturating_sub(elapsed.min(ROUND_NANOS_MAX)),

@@ -37,15 +37,15 @@ enum Place {
     Away,
     /// A request came to the idle tenant; the next round begins with it.
     Newcomer,
-    /// In the ring of latency-critical tenants.
+    /// The tenant waits for its visit in the ring of latency-critical tenants.
     Critical,
-    /// In the ring of best-effort tenants.
+    /// The tenant waits for its visit in the ring of best-effort tenants.
     BestEffort,
-    /// Held without demand, until the tenant's balance would be full.
+    /// The worker holds the tenant without demand, until the tenant's balance would be full.
     Resting,
 }
 
-/// A worker's view of a tenant.
+/// A worker's state of a tenant: its queue of requests, and the list in which it waits.
 #[derive(Clone, Copy, Debug)]
 struct Local {
     queue: Queue,
@@ -444,7 +444,7 @@ impl Queues {
         first.map(|line| self.cost.priced(line))
     }
 
-    /// Returns the cost of a request.
+    /// Returns the price of a request of this kind and size.
     pub(crate) fn price(&self, kind: Kind, bytes: usize) -> &Priced {
         self.cost.priced(Line::of(kind, bytes))
     }

@@ -428,8 +428,9 @@ impl Registry {
         self.probe.is_correcting()
     }
 
-    /// Multiplies the model's rate and its price of writes from now on. The needs of tenants are
-    /// priced anew; if they exceed the device's rate, each tenant gets a proportional part.
+    /// Multiplies the model's rate and its price of writes by these factors from now on. The needs
+    /// of tenants are priced anew; if they exceed the device's rate, each tenant gets a
+    /// proportional part.
     pub fn adjust(&mut self, adjustment: Adjustment, now: Instant) {
         self.settle(now.as_nanos());
         self.adjustment = adjustment;
@@ -448,7 +449,7 @@ impl Registry {
         self.raise_share(share, now.as_nanos());
     }
 
-    /// Returns the taxes for the chores of the device.
+    /// Returns access to the taxes by which tenants pay for the chores of the device.
     pub fn taxes(&mut self) -> Taxes<'_> {
         Taxes(self)
     }

@@ -28,7 +28,7 @@ pub(crate) struct Requests {
 /// A tenant's queue, first come, first served; its requests lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    /// The first and the last request, if there are any.
+    /// The first request; `tail` is the last. Neither is used while the queue is empty.
     head: Slot,
     tail: Slot,
     /// Number of requests in the queue.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 const NONE: u32 = u32::MAX;
 
-/// The links of all tenants.
+/// The neighbours of each tenant in the ring that it is in.
 #[derive(Debug)]
 pub(crate) struct Links {
     /// The tenants before and behind each tenant in its ring; [`NONE`] for a tenant in no ring.

@@ -83,7 +83,7 @@ pub(crate) enum Means {
 /// The counts of the requests that were submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Submitted {
-    /// Units paid.
+    /// The units that were paid for the requests.
     pub(crate) units: u64,
     /// The number of reads.
     pub(crate) reads: u64,

@@ -283,7 +283,7 @@ impl Tenant {
             .is_some()
     }
 
-    /// Adds to the counts of submitted requests.
+    /// Adds submitted requests, and the units spent on them, to the tenant's counts.
     pub(crate) fn count(&self, spent: u64, reads: u64, writes: u64) {
         self.spent.fetch_add(spent, Relaxed);
         if reads > 0 {

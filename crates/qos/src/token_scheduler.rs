@@ -61,12 +61,12 @@ impl TokenScheduler {
         self.ledger.totals()
     }
 
-    /// Returns the number of one tenant's requests that wait here.
+    /// Returns the number of a tenant's requests that this scheduler has queued and not released.
     pub fn queued_of(&self, tenant: TenantId) -> u32 {
         self.round.paid_of(tenant.0) + self.queues.len_of(tenant.0)
     }
 
-    /// Returns how many tenants the next round visits.
+    /// Returns the number of tenants in this scheduler's rings, which the next round visits.
     pub fn active(&self) -> u32 {
         self.queues.active()
     }

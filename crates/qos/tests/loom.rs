@@ -28,8 +28,8 @@ fn a_bucket_neither_makes_nor_loses_tokens() {
     });
 }
 
-/// Checks that the sum stays while one worker charges what a tenant has spent ahead, and another
-/// takes from the bucket and empties it.
+/// Checks that no token is lost or made while one worker charges the bucket for what a tenant has
+/// spent ahead, and another takes from the bucket and empties it.
 #[test]
 fn a_bucket_owes_what_it_was_charged() {
     loom::model(|| {

@@ -126,7 +126,8 @@ impl Grant {
         Grant { tenant, register, all, single }
     }
 
-    /// Returns the rights to a namespace.
+    /// Returns the connection's rights to a namespace: those to every namespace, and those to this
+    /// one.
     pub fn rights(&self, namespace: NamespaceId) -> Rights {
         let index = usize::from(namespace.0).wrapping_sub(1);
         let single = self.single.get(index).copied().unwrap_or(Rights::NONE);

@@ -151,7 +151,7 @@ fn drain_on<T: Transport, P: Session>(drain: &mut Drain, front: &mut Frontend<T,
     }
 }
 
-/// Returns the connection in a place of the table, if the drain includes it.
+/// Returns the connection in a place of the table, if the drain includes it; `None` otherwise.
 fn find<P>(conns: &Connections<P>, place: usize, which: Which) -> Option<ConnId> {
     conns.at(place).filter(|conn| which.includes(conn)).map(|conn| conn.id)
 }

@@ -103,7 +103,8 @@ struct Idle {
     sending: u32,
 }
 
-/// Compares a connection's counters with those of the last scan.
+/// Compares a connection's counters with those of the last scan, and returns the numbers of scans
+/// without progress.
 fn note_progress<P: Session>(conn: &mut Connection<P>, unsent: usize) -> Idle {
     let progress = &mut conn.progress;
     let is_waiting = matches!(conn.intake.receiving, Receiving::Waiting(_));

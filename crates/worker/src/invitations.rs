@@ -13,8 +13,8 @@ use crate::connections::Life;
 use crate::engine::Engine;
 use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
 
-/// The requests of a worker that wait to ask for their payloads. A slot or a buffer that is
-/// returned ends the wait; requests of closed connections are skipped.
+/// The requests of a worker whose payloads it has not asked the peers for yet. A slot or a buffer
+/// that is returned ends the wait; requests of closed connections are skipped.
 #[derive(Debug)]
 pub(crate) struct Invitations {
     lines: PutOffLines,

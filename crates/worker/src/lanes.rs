@@ -140,7 +140,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.device.submit(now, submission);
     }
 
-    /// Starts the submitted requests.
+    /// Makes the device begin the commands that were submitted since the last call.
     pub(crate) fn kick(&mut self, now: Instant) {
         self.device.kick(now);
     }

@@ -9,7 +9,7 @@ use crate::Watch;
 /// A worker's connection to the control plane: its mailbox, number and clock.
 #[derive(Debug)]
 pub struct Line<M> {
-    /// The worker's mailbox.
+    /// The mailbox for messages to and from the worker.
     pub mailbox: M,
     /// The worker's counters, which the control plane reads.
     pub meters: Arc<Meters>,

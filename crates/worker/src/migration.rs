@@ -116,7 +116,8 @@ pub(crate) struct Departed {
     /// The charged tenant of each of the connection's requests.
     charged: Vec<TenantId>,
     membership: Membership,
-    /// The place of the connection's name, kept so that the name stays known.
+    /// The connection's place among the holders of its client's name, kept so that the name stays
+    /// known.
     _place: Option<Place>,
     /// The tenant and the number of the connection's bytes that were kept here.
     carried: (TenantId, usize),
@@ -150,7 +151,8 @@ impl Migration {
         self.leaving.len() + self.away.len() >= at_once.min(LEAVING_MAX)
     }
 
-    /// Returns the time at which to continue if nothing else happens.
+    /// Returns the time at which migrations continue if nothing else happens; `None` if none is in
+    /// progress.
     pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
         if self.is_idle() {
             return None;

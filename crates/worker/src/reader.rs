@@ -183,7 +183,8 @@ impl Reader {
         false
     }
 
-    /// Resumes a connection if it is stalled.
+    /// Resumes a connection if it is stalled. Returns the reason for which its parsing stops;
+    /// `Stop::Empty` if it is not stalled.
     fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

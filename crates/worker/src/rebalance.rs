@@ -43,7 +43,8 @@ impl Order {
         Order { to, left: count, at_once, next: 0, share: None }
     }
 
-    /// Returns an order for connections with so many messages.
+    /// Returns an order for connections whose recent messages between two scans of housekeeping add
+    /// up to about `wanted`.
     pub(crate) fn of_messages(wanted: u64, to: u16, at_once: u16) -> Order {
         let share = Some(Share { wanted, taken: 0 });
         Order { to, left: u32::MAX, at_once, next: 0, share }

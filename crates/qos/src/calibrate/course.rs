@@ -33,7 +33,7 @@ pub struct Course {
     pub read_percents: Vec<u8>,
     /// Sizes whose cost is wanted, in bytes: ascending multiples of 4 KiB above it.
     pub sizes: Vec<usize>,
-    /// The length of runs.
+    /// The lengths of the calibration's runs.
     pub effort: Effort,
     /// The share by which a point may be off the fitted curve: 0.15 allows 15 %.
     pub limit: f64,

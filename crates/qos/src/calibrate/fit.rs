@@ -17,7 +17,7 @@ pub struct Crossing {
     pub percentile: Percentile,
     /// The latency in microseconds.
     pub latency_us: u32,
-    /// Requests a second.
+    /// Requests of 4 KiB a second, reads and writes together.
     pub iops: f64,
 }
 
@@ -66,7 +66,7 @@ pub enum Misfit {
         points: Vec<Point>,
         /// The write cost of the best fit.
         write_cost: f64,
-        /// The share by which a point may be off.
+        /// The share by which a point may be off the fitted curve.
         limit: f64,
     },
     /// The best write cost, in tokens, is outside of a model's range.

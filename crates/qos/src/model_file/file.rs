@@ -22,7 +22,7 @@ pub struct ModelFile {
     pub device: String,
     /// The method and the date of the measurement, in free words.
     pub measured: String,
-    /// Units of a 4 KiB write.
+    /// The price of a 4 KiB write in units.
     pub write: u32,
     /// The price in units of a 4 KiB read while the device serves only reads.
     pub read_only_read: u32,

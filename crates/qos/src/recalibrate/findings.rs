@@ -149,8 +149,8 @@ fn says(plan: &Plan, latency_us: u32, load: Load) -> f64 {
     rate as f64 / f64::from(TOKEN)
 }
 
-/// Returns the ratios if the price of writes stays: a curve gives the rates of its own kind of
-/// load.
+/// Returns the ratios of a curve's rates to the old ones, if the price of writes stays. The curve
+/// gives the rates of its own kind of load only: of mixes, or of reads alone.
 fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
     let write = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
     let of = |&latency_us: &u32| {

@@ -72,7 +72,7 @@ pub struct Sighting {
     pub p95_us: f64,
     /// The number of reads that ended during the step.
     pub ended: u64,
-    /// The price of the requests, divided by the price of as many one-page requests.
+    /// The price of the requests, divided by the price of as many reads and writes of one page.
     pub size: f64,
 }
 

@@ -15,7 +15,7 @@ struct Formula {
     tenants: (f64, f64),
     /// Tokens a second that the scheduler makes, by the doubted model.
     made: f64,
-    /// Steps so far, and the longest tail.
+    /// The number of steps so far; `p95_us_max` is the longest tail, in microseconds.
     steps: usize,
     p95_us_max: f64,
 }

@@ -34,7 +34,7 @@ impl Grants {
         self.when == When::Owed
     }
 
-    /// Begins a series of changes.
+    /// Begins a series of changes, during which recomputations of the rates are put off.
     pub(super) fn begin_row(&mut self) {
         self.when = When::Later;
     }

@@ -17,7 +17,7 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Creates a count of at most so many bytes.
+    /// Creates an empty count for a worker that may keep `limit` bytes.
     pub(crate) fn new(limit: usize) -> Carried {
         Carried { limit, total: 0, held: Vec::new() }
     }

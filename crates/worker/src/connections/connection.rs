@@ -206,7 +206,7 @@ pub(crate) struct Outstanding {
     pub(crate) awaited: usize,
     /// The list of the requests with awaited payloads.
     pub(crate) asked: Chain,
-    /// Bytes of data that the replies will carry.
+    /// Bytes of data that the replies to the requests in flight will carry.
     pub(crate) owed: usize,
 }
 
@@ -300,7 +300,7 @@ impl<P: Session> Connection<P> {
         }
     }
 
-    /// Describes the connection of `worker` for the control plane.
+    /// Returns a description of the connection, which `worker` has, for the control plane's list.
     pub(crate) fn listed(&self, worker: u16, net: &impl Migrate) -> Listed {
         let moves_to = |to| self.session.moves_to(to) && net.moves_to(self.id, to);
         Listed {
