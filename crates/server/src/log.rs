@@ -86,10 +86,7 @@ fn targets(filter: &str) -> Result<Targets, ParseError> {
 /// Reports the number of dropped events from time to time, as long as the process lives.
 pub(crate) fn tell_what_is_left_out() {
     let telling = || {
-        // Listeners are opened later, and their rights given up for the threads that follow.
-        if let Err(error) = io::give_up_card_rights() {
-            tracing::debug!(%error, "the thread of the log keeps its rights");
-        }
+        give_up_rights();
         loop {
             std::thread::sleep(PERIOD);
             let left_out = LIMITS.take_left_out() + ERRORS.take_left_out();
@@ -105,6 +102,14 @@ pub(crate) fn tell_what_is_left_out() {
     let started = std::thread::Builder::new().name("log".to_owned()).spawn(telling);
     if let Err(error) = started {
         tracing::warn!(%error, "cannot report which events are left out of the log");
+    }
+}
+
+/// Gives up the calling thread's rights to network cards. Listeners may be opened later, and rights
+/// are given up then for the threads that follow.
+fn give_up_rights() {
+    if let Err(error) = io::give_up_card_rights() {
+        tracing::debug!(%error, "a thread of the log keeps its rights");
     }
 }
 
@@ -145,7 +150,10 @@ struct Teller {
 impl Teller {
     fn start(say: impl Fn(String) + Send + 'static) -> Teller {
         let (lines, told) = sync_channel::<String>(TOLD_MAX);
-        let saying = move || told.into_iter().for_each(say);
+        let saying = move || {
+            give_up_rights();
+            told.into_iter().for_each(say);
+        };
         // Without a thread nobody is told.
         let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(saying);
         Teller { lines, left_out: AtomicU64::new(0) }
