@@ -18,6 +18,7 @@ mod knock;
 mod notify;
 mod path;
 mod predecessor;
+mod retained;
 mod socket;
 mod step;
 mod successor;
@@ -34,6 +35,7 @@ pub(crate) use notify::{
     ready as tell_service_manager,
 };
 pub(crate) use path::{open_socket, socket_path};
+pub(crate) use retained::Inherited;
 pub(crate) use socket::{Role, Socket, wanted};
 pub(crate) use successor::Successor;
 pub(crate) use thread::start as start_hand_over;

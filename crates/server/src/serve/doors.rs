@@ -14,7 +14,7 @@ use super::args::Args;
 use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::ListenAt;
 use crate::live::Open;
-use crate::upgrade::{Role, Socket, Successor, open_socket, socket_path};
+use crate::upgrade::{Inherited, Role, Socket, Successor, open_socket, socket_path};
 
 /// The longest time that an ending server waits until the last answers of an API were sent.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -33,16 +33,19 @@ pub(super) struct Doors {
 
 impl Doors {
     /// Binds the listeners for clients of so many workers, or takes the ones that the predecessor
-    /// passed.
+    /// passed, or this process before it started anew.
     pub(super) fn bind(
         listen_at: &[ListenAt],
         (tcp, workers): (&TcpOptions, usize),
         mut successor: Option<&mut Successor>,
     ) -> Result<Doors, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        let mut inherited = Inherited::take()?;
         for at in listen_at {
-            let passed =
-                successor.as_mut().map(|successor| successor.listener(at)).transpose()?.flatten();
+            let passed = match successor.as_mut() {
+                Some(successor) => successor.listener(at)?,
+                None => inherited.listener(at)?,
+            };
             let mut listener =
                 passed.map_or_else(|| at.bind(tcp, workers), |listener| at.secure(listener))?;
             listener.widen(workers).map_err(|error| error.to_string())?;

@@ -3,7 +3,7 @@
 //!
 //! The process replaces itself by its own program (`execve(2)`) and keeps its number and its
 //! output. So its files are closed, and journals, locks and the state file are handled as after any
-//! killed server.
+//! killed server. Only the sockets at network cards stay open ([`Retained`]).
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -16,6 +16,7 @@ use std::time::Duration;
 use io::{Link, Process};
 
 use super::notify;
+use super::retained::Retained;
 use crate::log;
 
 /// The program of this process, even if its file was replaced or removed.
@@ -42,11 +43,12 @@ pub(crate) fn tell_why() {
     }
 }
 
-/// Restarts this process as a server that takes over from no other.
+/// Restarts this process as a server that takes over from no other, with the sockets that it could
+/// not open again.
 ///
 /// # Errors
 /// The program cannot be started.
-pub(super) fn start_anew(why: &str) -> Result<Infallible, String> {
+pub(super) fn start_anew(why: &str, retained: &Retained) -> Result<Infallible, String> {
     let program = std::env::current_exe().ok().filter(|path| path.exists());
     let program = program.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut words = std::env::args_os();
@@ -57,7 +59,9 @@ pub(super) fn start_anew(why: &str) -> Result<Infallible, String> {
         command.env(notify::WATCHDOG_USEC, interval.as_micros().to_string());
         command.env_remove(notify::WATCHDOG_PID);
     }
-    let error = command.exec();
+    let passed = retained.pass_on(&mut command);
+    let error = passed.err().unwrap_or_else(|| command.exec().to_string());
+    retained.keep();
     Err(format!("cannot start {} anew: {error}", Path::new(&program).display()))
 }
 

@@ -18,6 +18,7 @@ use super::departures::Departures;
 use super::event::Event;
 use super::hand_over::HandOver;
 use super::inventory::{DepartedAt, HeldAt, Hello, Left, ServerInventory, SocketAt, files, place};
+use super::retained::Retained;
 use super::socket::Socket;
 use super::step::{AFTERMATH, PREPARE_MAX, STEP_MAX, step};
 use super::talk::{Message, Over, unexpected};
@@ -291,18 +292,19 @@ impl<'a> Predecessor<'a> {
     /// its place if it is killed.
     fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
+        let retained = Retained::of(&grounds);
         grounds.orders.give();
         grounds.orders.stop(&grounds.wakers);
         // A request that never ends is waited for, as one is that excludes others in one process.
         let mut over = None;
         while !grounds.orders.are_quiet() {
-            self.watch(&mut over)?;
+            self.watch(&mut over, &retained)?;
         }
         step("predecessor", "rest");
         let _ = self.departures.talk.say(Kind::Rest, &[]); // its end shows below
         let said_at = grounds.clock.now();
         while over.is_none() && grounds.clock.now().since(said_at) < STEP_MAX {
-            self.watch(&mut over)?;
+            self.watch(&mut over, &retained)?;
         }
         step("predecessor", "over");
         Ok(())
@@ -313,7 +315,7 @@ impl<'a> Predecessor<'a> {
     ///
     /// # Errors
     /// Fails if the other process was killed, and this one cannot start in its place.
-    fn watch(&mut self, over: &mut Option<Over>) -> Result<(), String> {
+    fn watch(&mut self, over: &mut Option<Over>, retained: &Retained) -> Result<(), String> {
         match self.departures.next_soon() {
             Some(Event::Heard(_, Err(why))) => *over = Some(why),
             Some(Event::Knock(stream)) => knock::refuse(stream, "another has just taken over"),
@@ -321,7 +323,8 @@ impl<'a> Predecessor<'a> {
         }
         if matches!(over, Some(Over::Ended)) {
             if self.successor.as_ref().is_some_and(ends) {
-                start_anew("the new process was killed").map(|never| match never {})?;
+                let never = start_anew("the new process was killed", retained);
+                never.map(|never| match never {})?;
             }
             *over = Some(Over::Nonsense("the new process lives and says nothing".to_owned()));
         }

@@ -1,8 +1,11 @@
 //! A listening socket that is passed to a successor, and its purpose.
 
+use std::os::fd::OwnedFd;
+
 use io::{Kept, Listener};
 use serde::{Deserialize, Serialize};
 
+use super::inventory::{self, SocketAt};
 use crate::listen::{ListenAt, url};
 
 /// A listening socket that is passed to the successor, with its purpose and its addresses.
@@ -33,6 +36,26 @@ pub(crate) enum Role {
     Metrics,
     /// Successors that want to take over.
     Upgrade,
+}
+
+/// Returns a listener over the first of another program's sockets that is wanted, with the further
+/// sockets of the same listener; `None` if none is wanted.
+///
+/// # Errors
+/// Fails if a socket is not what it was said to be.
+pub(super) fn adopt(
+    sockets: &mut [(SocketAt, Option<OwnedFd>)],
+    is_wanted: impl Fn(&SocketAt) -> bool,
+) -> Result<Option<Listener>, String> {
+    let found = sockets.iter().find(|(at, socket)| is_wanted(at) && socket.is_some());
+    let Some(at) = found.map(|(at, _)| at.clone()) else { return Ok(None) };
+    let all = sockets.iter_mut().filter(|(one, _)| *one == at);
+    let mut all = all.filter_map(|(_, socket)| socket.take());
+    let first = all.next().expect("it was just seen");
+    let adopted = Listener::adopt(first, inventory::endpoint(&at.is_at)?);
+    let mut listener = adopted.map_err(|error| error.to_string())?;
+    listener.adopt_others(all.collect()).map_err(|error| error.to_string())?;
+    Ok(Some(listener))
 }
 
 /// Returns the configured URL of a listener, without options. By this URL, a successor finds the

@@ -17,7 +17,7 @@ use super::anew::{OtherEnd, has_been_killed};
 use super::hand_over::HandOver;
 use super::inventory::{self, Hello, ServerInventory, SocketAt};
 use super::notify;
-use super::socket::{Role, wanted};
+use super::socket::{Role, adopt, wanted};
 use super::step::{STEP_MAX, step};
 use super::take_over::{TakeOver, Told};
 use super::talk::{Over, Talk};
@@ -149,19 +149,9 @@ impl Successor {
         is_it: impl Fn(&Role) -> bool,
         wanted: &str,
     ) -> Result<Option<Listener>, String> {
-        let found = self
-            .sockets
-            .iter()
-            .find(|(at, socket)| is_it(&at.role) && at.wanted == wanted && socket.is_some());
-        let Some(at) = found.map(|(at, _)| at.clone()) else { return Ok(None) };
-        let all = self.sockets.iter_mut().filter(|(one, _)| *one == at);
-        let mut sockets = all.filter_map(|(_, socket)| socket.take());
-        let first = sockets.next().expect("it was just seen");
-        let adopted = Listener::adopt(first, inventory::endpoint(&at.is_at)?);
-        let mut listener = adopted.map_err(|error| error.to_string())?;
-        listener.adopt_others(sockets.collect()).map_err(|error| error.to_string())?;
-        listener.keep().give_away(true);
-        Ok(Some(listener))
+        let is_wanted = |at: &SocketAt| is_it(&at.role) && at.wanted == wanted;
+        let listener = adopt(&mut self.sockets, is_wanted)?;
+        Ok(listener.inspect(|listener| listener.keep().give_away(true)))
     }
 
     /// Takes the predecessor's listener at this address; `None` if it has none.

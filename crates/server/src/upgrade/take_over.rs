@@ -19,6 +19,7 @@ use super::grounds::Grounds;
 use super::hand_over::HandOver;
 use super::inventory::{HeldAt, Left};
 use super::notify;
+use super::retained::Retained;
 use super::step::{AFTERMATH, PREPARE_MAX, step, step_with};
 use super::talk::{Message, Over, Talk, unexpected};
 use crate::log;
@@ -138,7 +139,9 @@ impl TakeOver<'_> {
         let still = match self.await_still() {
             // Its requests were not stopped: what it has left is to be cleared up as after a crash.
             Err(Over::Ended) if self.is_alone() => {
-                return start_anew("the old process was killed").map(|never| match never {});
+                let retained = Retained::of(&self.grounds);
+                let never = start_anew("the old process was killed", &retained);
+                return never.map(|never| match never {});
             }
             still => still?,
         };
