@@ -7,6 +7,7 @@
 // UNSAFETY: entries name the socket and point to no memory of ours.
 #![allow(unsafe_code)]
 
+mod calls;
 pub(crate) mod card;
 pub(crate) mod mode;
 mod program;
@@ -15,9 +16,10 @@ mod rings;
 use std::os::fd::{AsFd, AsRawFd};
 
 use contract::{Buf, Mac, SizeClass};
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 use packets::{Arrived, Lane, Station};
 
+use self::calls::{Call, UnderWay, pause};
 pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
 use crate::ether::{Door, ETHERTYPE, PORTS_BYTES, ports, sender};
 use crate::{Error, Owner, Ring, RingEvent, carve};
@@ -28,9 +30,8 @@ pub(crate) const HEAD_BYTES: usize = 14 + PORTS_BYTES;
 /// Pieces of frames that a turn takes.
 const PIECES_A_TURN: usize = 256;
 
-/// The numbers of the completions of a send and of a wake of the card.
-const SEND: u64 = 0;
-const WAKE: u64 = 1;
+/// The errors of a card that is down, or gone.
+const DOWN: [i32; 3] = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
 
 /// A frame of several chunks of which not all have come.
 enum Begun {
@@ -54,12 +55,11 @@ pub(crate) struct XdpLane {
     /// Buffers for frames of several chunks, and for frames that would leave the kernel too few.
     spares: Vec<Buf>,
     begun: Option<Begun>,
-    /// A send is on its way through the ring.
-    is_sending: bool,
-    /// A wake of the card is on its way through the ring.
-    is_waking: bool,
-    /// The last send found the interface down. The next one is tried with the next kick.
-    is_down: bool,
+    under_way: UnderWay,
+    /// Tries, one after the other, that found the interface down.
+    downs: usize,
+    /// The position of the chunks to receive into when the card was woken last.
+    woken_at: u32,
     completions: Vec<RingEvent>,
 }
 
@@ -90,9 +90,9 @@ impl XdpLane {
             free,
             spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
             begun: None,
-            is_sending: false,
-            is_waking: false,
-            is_down: false,
+            under_way: UnderWay::default(),
+            downs: 0,
+            woken_at: 0,
             completions: Vec::with_capacity(8),
             card,
             door,
@@ -179,27 +179,71 @@ impl XdpLane {
 
     /// Has the kernel look at the ring of frames to send.
     fn send(&mut self) {
-        if self.is_sending || !self.waits() {
+        if self.is_busy_with(Call::Send) || !self.waits() {
             return;
         }
-        self.is_sending = true;
         let fd = types::Fd(self.card.socket.as_raw_fd());
         let entry = opcode::Send::new(fd, std::ptr::null(), 0).flags(libc::MSG_DONTWAIT).build();
-        // SAFETY: the entry points to nothing.
-        unsafe { self.ring.push(Owner::PACKETS, SEND, entry) };
+        self.begin(Call::Send, entry);
     }
 
     /// Has a driver look at the chunks to receive into, if it asks for that.
     fn wake(&mut self) {
-        if self.is_waking || !self.card.fill.needs_wake() {
+        if self.is_busy_with(Call::Wake) || !self.card.fill.needs_wake() {
             return;
         }
-        self.is_waking = true;
+        let position = self.card.fill.position();
+        if self.under_way.has(Call::Rest) && self.woken_at == position {
+            return;
+        }
+        self.woken_at = position;
         let fd = types::Fd(self.card.socket.as_raw_fd());
         let entry =
             opcode::Recv::new(fd, std::ptr::null_mut(), 0).flags(libc::MSG_DONTWAIT).build();
-        // SAFETY: the entry points to nothing.
-        unsafe { self.ring.push(Owner::PACKETS, WAKE, entry) };
+        self.begin(Call::Wake, entry);
+    }
+
+    /// Returns `true` if a call is under way, or nothing is tried because the interface is down.
+    fn is_busy_with(&self, call: Call) -> bool {
+        self.under_way.has(call) || self.under_way.has(Call::Retry)
+    }
+
+    /// Queues an operation that points to no memory of the lane.
+    fn begin(&mut self, call: Call, entry: squeue::Entry) {
+        self.under_way.begin(call);
+        // SAFETY: the entry points to nothing, or to a constant.
+        unsafe { self.ring.push(Owner::PACKETS, call as u64, entry) };
+    }
+
+    /// Begins a pause, whose end ends a park. Without it the thread would look again and again.
+    fn rest(&mut self, call: Call) {
+        if !self.under_way.has(call) {
+            self.begin(call, opcode::Timeout::new(pause(call, self.downs)).build());
+        }
+    }
+
+    /// Notes that a call is over.
+    fn end(&mut self, call: Call, result: i32) {
+        self.under_way.end(call);
+        let is_try = matches!(call, Call::Send | Call::Wake);
+        let (is_down, card) = (DOWN.contains(&-result), self.door.card.mac);
+        match (is_try, is_down) {
+            (false, _) => {}
+            (true, true) => {
+                if self.downs == 0 {
+                    tracing::warn!(%card, "the interface is down: frames wait until it is up");
+                }
+                self.rest(Call::Retry);
+                self.downs += 1;
+            }
+            (true, false) if std::mem::take(&mut self.downs) > 0 => {
+                tracing::info!(%card, "the interface is up again");
+            }
+            (true, false) => {}
+        }
+        if call == Call::Wake && !is_down && self.card.fill.needs_wake() {
+            self.rest(Call::Rest);
+        }
     }
 }
 
@@ -209,7 +253,7 @@ fn station(frame: &[u8], door: &Door) -> Option<Station> {
     let (to, from) = (mac(0)?, mac(6)?);
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let is_ours = to == door.card.mac && word(12)? == ETHERTYPE && word(14)? == door.port;
-    let port = sender(&frame[14..])?;
+    let port = sender(frame.get(14..)?)?;
     (is_ours && !from.is_of_many()).then_some(Station::Ethernet { mac: from, port })
 }
 
@@ -219,13 +263,8 @@ impl Lane for XdpLane {
             let mut completions = std::mem::take(&mut self.completions);
             self.ring.drain(Owner::PACKETS, &mut completions);
             for event in completions.drain(..) {
-                match event.data {
-                    SEND => {
-                        let down = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
-                        self.is_sending = false;
-                        self.is_down = down.iter().any(|errno| event.result == -errno);
-                    }
-                    _ => self.is_waking = false,
+                if let Some(call) = Call::of(event.data) {
+                    self.end(call, event.result);
                 }
             }
             self.completions = completions;
@@ -303,13 +342,18 @@ impl Lane for XdpLane {
         self.card.fill.publish();
         self.send();
         self.wake();
+        if !self.has_room() && !self.under_way.has(Call::Retry) {
+            // The kernel tells nobody when it has sent a chunk.
+            self.rest(Call::Look);
+        }
     }
 
     fn renew(&mut self, _to: Station) {}
 
     fn has_work(&self) -> bool {
-        let sends = !self.is_down && !self.is_sending && self.waits();
-        sends || self.card.received.len() > 0 || self.ring.has_events(Owner::PACKETS)
+        let sends = !self.is_busy_with(Call::Send) && self.waits();
+        let gets_room = !self.has_room() && self.card.completions.len() > 0;
+        sends || gets_room || self.card.received.len() > 0 || self.ring.has_events(Owner::PACKETS)
     }
 }
 

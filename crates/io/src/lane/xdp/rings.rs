@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A ring of entries, of which one side is ours.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ struct Shared<T> {
     size: u32,
     /// The whole mapping. While it exists, the kernel keeps the socket, and nobody else gets its card.
     mapping: (*mut c_void, usize),
+    /// The number of the process that has the mapping. Its forked children do not get it.
+    process: u32,
     _entry: PhantomData<T>,
 }
 
@@ -45,6 +47,13 @@ impl<T: Copy> Shared<T> {
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
         let base = unsafe { mmap(ptr::null_mut(), bytes, access, flags, socket, offset) }?;
+        // A child of the program would keep the card from others after the program's end.
+        // SAFETY: the advice changes nothing in this process.
+        if let Err(error) = unsafe { madvise(base, bytes, Advice::LinuxDontFork) } {
+            // SAFETY: the mapping is new, and nothing refers to it.
+            let _ = unsafe { munmap(base, bytes) };
+            return Err(error.into());
+        }
         let mapping = (base, bytes);
         let base = base.cast::<u8>();
         // SAFETY: the kernel has made the mapping large enough for the parts at these offsets.
@@ -56,6 +65,7 @@ impl<T: Copy> Shared<T> {
                 entries: base.add(at.desc as usize).cast::<T>(),
                 size,
                 mapping,
+                process: std::process::id(),
                 _entry: PhantomData,
             })
         }
@@ -81,8 +91,10 @@ impl<T: Copy> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         let (base, bytes) = self.mapping;
-        // SAFETY: the mapping was made with the value, and nothing refers to it any more.
-        let _ = unsafe { munmap(base, bytes) };
+        if self.process == std::process::id() {
+            // SAFETY: the mapping was made with the value, and nothing refers to it any more.
+            let _ = unsafe { munmap(base, bytes) };
+        }
     }
 }
 
@@ -103,6 +115,11 @@ impl<T: Copy> Outgoing<T> {
         size: u32,
     ) -> io::Result<Outgoing<T>> {
         Ok(Outgoing { shared: Shared::map(socket, offset, at, size)?, next: 0 })
+    }
+
+    /// Returns the position of the next entry.
+    pub(super) fn position(&self) -> u32 {
+        self.next
     }
 
     /// Returns the number of entries of the ring.
