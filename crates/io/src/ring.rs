@@ -100,6 +100,8 @@ struct Inner {
     registered: std::ops::Range<usize>,
     /// The index of the first device among the registered files, once there is a table of them.
     device_files: Option<u32>,
+    /// The number of the process that made the ring. A forked child shares the ring's queues.
+    process: u32,
 }
 
 impl Ring {
@@ -139,6 +141,7 @@ impl Ring {
             has_bell: false,
             registered: 0..0,
             device_files: None,
+            process: std::process::id(),
         };
         Ok(Ring { inner: Rc::new(RefCell::new(inner)), waker: Waker::new()? })
     }
@@ -167,10 +170,12 @@ impl Ring {
         self.inner.borrow_mut().watch = Some(Watch { fd: fd.as_raw_fd(), is_armed: false });
     }
 
-    /// Ends the watch, so that the ring lets go of the descriptor.
+    /// Ends the watch, so that the ring lets go of the descriptor. In a forked child, leaves the
+    /// parent's ring as it is.
     pub(crate) fn unwatch(&self) {
         let mut inner = self.inner.borrow_mut();
-        if inner.watch.take().is_some_and(|watch| watch.is_armed) {
+        let is_armed = inner.watch.take().is_some_and(|watch| watch.is_armed);
+        if is_armed && inner.process == std::process::id() {
             let entry = opcode::PollRemove::new(OF_WATCH).build().user_data(OF_UNWATCH);
             inner.push(&entry);
         }
@@ -381,9 +386,39 @@ fn event(entry: &cqueue::Entry) -> RingEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use io_uring::opcode;
 
     use super::*;
+
+    /// Tests that a forked child which lets go of a lane queues nothing in its parent's ring.
+    #[test]
+    fn a_forked_child_leaves_its_parents_ring_alone() {
+        let ring = Ring::new().unwrap();
+        let watched = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        ring.watch(watched.as_fd());
+        ring.enter(Some(Some(Duration::ZERO)));
+        assert!(ring.has_submitted_all());
+        // The child shares the table of descriptors, so that it keeps none of other tests open.
+        let flags = libc::CLONE_FILES | libc::SIGCHLD;
+        // SAFETY: the child has a copy of the memory, calls what is under test, which takes no lock,
+        // and ends.
+        unsafe {
+            let child = libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t;
+            assert!(child >= 0);
+            if child == 0 {
+                ring.unwatch();
+                libc::_exit(0);
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            assert_eq!(status, 0);
+        }
+        assert!(ring.has_submitted_all(), "the child has written to the ring");
+        ring.unwatch();
+        assert!(!ring.has_submitted_all(), "the parent ends its watch");
+    }
 
     #[test]
     fn a_burst_of_completions_allocates_nothing() {
