@@ -6,7 +6,7 @@
 use std::ptr;
 
 use contract::{Buf, SizeClass};
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::Error;
 
@@ -25,8 +25,8 @@ pub struct Arena {
 }
 
 /// Maps memory and carves it into zeroed, page-aligned buffers: of each class as many as it counts.
-/// Pages become resident when they are first touched. The memory is never unmapped, as a worker
-/// lives as long as its process.
+/// Pages become resident when they are first touched. Memory in use is never unmapped, as a
+/// worker lives as long as its process.
 ///
 /// # Errors
 /// Fails if the system has no memory to map.
@@ -51,6 +51,17 @@ pub fn carve(classes: &[SizeClass]) -> Result<Arena, Error> {
         }
     }
     Ok(Arena { base, len, bufs })
+}
+
+impl Arena {
+    /// Unmaps memory that nobody needs.
+    ///
+    /// # Safety
+    /// All buffers that were carved are in the arena, and nothing refers to their bytes.
+    pub(crate) unsafe fn unmap(self) {
+        // SAFETY: the caller promises that nothing refers to the mapping.
+        let _ = unsafe { munmap(self.base.cast(), self.len) };
+    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ pub(crate) struct Card {
     pub(crate) mtu: usize,
     /// The number of queues for received frames; 1 if the driver does not tell.
     pub(crate) queues: u32,
+    /// The card, or its driver, takes the tags of VLANs off frames before a program sees them.
+    pub(crate) takes_tags_off: bool,
 }
 
 impl Card {
@@ -93,8 +95,8 @@ impl Card {
             )));
         }
         let mac = Mac(std::array::from_fn(|n| card.sa_data[n] as u8));
-        let queues = queues(&any, interface);
-        Ok(Card { index, mac, mtu: mtu as usize, queues })
+        let (queues, takes_tags_off) = (queues(&any, interface), takes_tags_off(&any, interface));
+        Ok(Card { index, mac, mtu: mtu as usize, queues, takes_tags_off })
     }
 }
 
@@ -117,49 +119,75 @@ fn request(
     }
 }
 
-/// The numbers of queues of a card (`struct ethtool_channels` of `linux/ethtool.h`).
-#[repr(C)]
-#[derive(Default)]
-struct Channels {
-    command: u32,
-    received_max: u32,
-    sent_max: u32,
-    other_max: u32,
-    combined_max: u32,
-    received: u32,
-    sent: u32,
-    other: u32,
-    combined: u32,
-}
-
 /// Returns the number of an interface's queues for received frames; 1 if its driver cannot tell.
 fn queues(socket: impl AsFd, interface: &str) -> u32 {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    // The command, four maxima, and the numbers of queues: for received frames, for sent ones, for
+    // neither, and for both.
+    let mut channels = [ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+    // SAFETY: the command has nine words.
+    let is_told = unsafe { ask_driver(socket, interface, &mut channels) };
+    if is_told { (channels[5] + channels[8]).max(1) } else { 1 }
+}
+
+/// Returns `true` if the tags of VLANs are taken off received frames.
+fn takes_tags_off(socket: impl AsFd, interface: &str) -> bool {
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+    let mut flags = [ETHTOOL_GFLAGS, 0];
+    // SAFETY: the command has two words.
+    let is_told = unsafe { ask_driver(socket, interface, &mut flags) };
+    is_told && flags[1] & ETH_FLAG_RXVLAN != 0
+}
+
+/// Has the kernel answer a command about an interface (`linux/ethtool.h`) in the command's own words.
+/// Returns `false` if the driver cannot tell.
+///
+/// # Safety
+/// The command, which is the first word, has no more words than these.
+unsafe fn ask_driver<const N: usize>(
+    socket: impl AsFd,
+    interface: &str,
+    words: &mut [u32; N],
+) -> bool {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
-    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
     // SAFETY: every pattern of bits is a value of this plain structure.
     let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    asked.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // SAFETY: the kernel writes the structure that the request points to; both outlive the call.
-    let told = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCETHTOOL, &raw mut asked) };
-    if told == 0 { (channels.received + channels.combined).max(1) } else { 1 }
+    asked.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: the kernel writes the words that the request points to; both outlive the call.
+    unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCETHTOOL, &raw mut asked) == 0 }
 }
 
-/// Makes the attempt, and repeats it up to [`TRIES`] times, `PAUSE` apart, while it fails because
-/// something is still in use (`EADDRINUSE` or `EBUSY`).
-pub(crate) fn repeated<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
-    for _ in 0..TRIES {
-        match attempt() {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EBUSY)) => {
-                std::thread::sleep(PAUSE);
+/// The answer to something that is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Waits a while for it: a killed server's kernel may not have let go of it yet.
+    Waits,
+    /// Fails at once: a client's program has other things to do.
+    Fails,
+}
+
+impl Patience {
+    /// Makes the attempt. One that waits repeats it up to [`TRIES`] times, `PAUSE` apart, while it
+    /// fails because something is still in use (`EADDRINUSE` or `EBUSY`).
+    pub(crate) fn attempt<T>(
+        self,
+        mut attempt: impl FnMut() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let waits = if self == Patience::Waits { TRIES } else { 0 };
+        for _ in 0..waits {
+            match attempt() {
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EBUSY)) => {
+                    std::thread::sleep(PAUSE);
+                }
+                result => return result,
             }
-            result => return result,
         }
+        attempt()
     }
-    attempt()
 }
 
 /// Takes a port at a card for this process. Nobody else in this network namespace gets it until the
@@ -180,6 +208,8 @@ pub(crate) struct Door {
     /// The socket that keeps the port from others; `None` until the process that has taken the port
     /// passes it.
     pub(crate) claim: Option<Arc<OwnedFd>>,
+    /// The answer to a card that is in use.
+    pub(crate) patience: Patience,
 }
 
 impl Door {
@@ -197,14 +227,15 @@ impl Door {
                 card.mac
             )));
         }
-        let claim = repeated(|| claim(&card, at.port)).map_err(|e| {
+        let patience = Patience::Waits;
+        let claim = patience.attempt(|| claim(&card, at.port)).map_err(|e| {
             let hint = match e.kind() {
                 std::io::ErrorKind::AddrInUse => " (is another server running there?)",
                 _ => "",
             };
             Error::system(format!("cannot receive packets at {at}{hint}"), e)
         })?;
-        Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)) })
+        Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)), patience })
     }
 
     /// Returns the port of a server that another process has taken. That process passes its claim
@@ -213,7 +244,8 @@ impl Door {
     /// # Errors
     /// Fails if the interface is missing or down.
     pub(crate) fn adopt(at: &EtherAddress) -> Result<Door, Error> {
-        Ok(Door { card: Card::find(at.interface())?, port: at.port, claim: None })
+        let (card, patience) = (Card::find(at.interface())?, Patience::Waits);
+        Ok(Door { card, port: at.port, claim: None, patience })
     }
 
     /// Takes a free port for a client of the server at an address.
@@ -231,7 +263,7 @@ impl Door {
         let Some((port, claim)) = free else {
             return Err(Error::new(format!("cannot find a free port at {}", server.interface())));
         };
-        Ok(Door { card, port, claim: Some(Arc::new(claim)) })
+        Ok(Door { card, port, claim: Some(Arc::new(claim)), patience: Patience::Fails })
     }
 
     /// Opens a packet socket that receives the frames for the port.

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use contract::{CloseReason, ConnId, Dial, EtherAddress, Frame, FrameHead, ListenerId, Mac, Peer};
-use contract::{NetEvent, Streams};
+use contract::{NetEvent, Streams, Transport};
 use nearflash_io::{Endpoint, Listener, Network, PacketKey, Reactor};
 
 use crate::packets::{Packets, Seen, byte, end, until};
@@ -23,9 +23,35 @@ fn ip(line: &str) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
+/// Has the ends of the cable leave the tags of VLANs in frames. Returns `true` if that succeeded.
+fn keep_tags(card: &str) -> bool {
+    const SIOCETHTOOL: libc::Ioctl = 0x8946;
+    const ETHTOOL_SFLAGS: u32 = 0x26;
+    // No flag is set: neither for received frames, nor for sent ones.
+    let mut words = [ETHTOOL_SFLAGS, 0];
+    // SAFETY: the name leaves room for a zero; the kernel reads two words, which outlive the call.
+    unsafe {
+        let mut asked: libc::ifreq = std::mem::zeroed();
+        for (to, from) in asked.ifr_name.iter_mut().zip(card.bytes()) {
+            *to = from as libc::c_char;
+        }
+        asked.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut asked) == 0
+    }
+}
+
 /// Runs a test in a network of its own with a cable between the cards `left` (the server's) and
-/// `right`. The network ends with the test.
+/// `right`, which leave tags in frames. The network ends with the test.
 fn in_segment(mtu: u32, test: impl FnOnce() + Send) {
+    in_usual_segment(mtu, || {
+        assert!(["left", "right"].into_iter().all(keep_tags));
+        test();
+    });
+}
+
+/// Runs a test in a network of its own. As usual, the cards take the tags of VLANs off.
+fn in_usual_segment(mtu: u32, test: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let ran = scope.spawn(|| {
             // SAFETY: the thread changes its network, which nothing else of the thread depends on.
@@ -338,6 +364,133 @@ fn a_client_hears_that_nobody_listens_and_how_a_peer_is_named() {
         let peer = peer.expect("it comes");
         assert!(matches!(peer, Peer::Ethernet { mac: CLIENT, port: 0x8000.. }), "{peer}");
         assert!(peer.to_string().starts_with("ethernet 02:00:00:00:00:02 port "));
+    });
+}
+
+/// A card that takes the tags of VLANs off would show AF_XDP the frames of all VLANs as ours.
+#[test]
+fn a_card_that_takes_tags_off_has_no_af_xdp() {
+    in_usual_segment(9000, || {
+        for via in ["xdp", "native"] {
+            let refused = Listener::bind_ether(&at("left", via), 1).unwrap_err().to_string();
+            assert!(refused.contains("ethtool -K") && refused.contains("rxvlan off"), "{refused}");
+        }
+        // What nobody asked for is left out.
+        carries("", "");
+        assert!(keep_tags("left"));
+        drop(server("xdp", None));
+    });
+}
+
+/// A thread whose interface is down tries again from time to time, and not in each turn.
+#[test]
+fn a_thread_rests_while_its_interface_is_down() {
+    const TURNS: usize = 1_000;
+    for via in ["xdp", "native"] {
+        in_segment(9000, || {
+            let mut server = server(via, None);
+            let mut client = client(via);
+            let mut seen = <[Seen; 2]>::default();
+            let conns = dial(&mut client, 2);
+            until(&mut server, &mut client, &mut seen, |seen| {
+                seen.iter().all(|end| end.opened.len() == 2)
+            });
+            assert!(ip("link set right down"));
+            client.send(conns[0], Frame::bare(FrameHead::new(&[9; 8])));
+            // Each completion would end a park.
+            let mut ends = 0;
+            for _ in 0..TURNS {
+                seen[1].read(&mut client);
+                client.sockets.kick(client.clock.now());
+                ends += usize::from(client.reactor.enter(None));
+            }
+            assert!((1..TURNS / 4).contains(&ends), "{via}: {ends} of {TURNS} parks end at once");
+            assert!(ip("link set right up"));
+            until(&mut server, &mut client, &mut seen, |seen| {
+                seen[0].bytes.values().map(Vec::len).sum::<usize>() == 8
+            });
+        });
+    }
+}
+
+/// Runs a test again as a process of its own, where no other test uses memory. Returns `true` in
+/// that process.
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "NEARFLASH_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let ran = alone.args(["--exact", test, "--show-output"]).env(ALONE, "").output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    said.lines().filter(|line| line.starts_with("SKIPPED")).for_each(|line| println!("{line}"));
+    false
+}
+
+/// A program that dials a card in use again and again neither waits for it nor uses more memory.
+#[test]
+fn refused_dials_keep_no_memory() {
+    const DIALS: u64 = 40;
+    const KIB_OF_A_SOCKET: u64 = 6 << 10;
+    if !is_alone("ether::refused_dials_keep_no_memory") {
+        return;
+    }
+    in_segment(9000, || {
+        let mapped = || -> u64 {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+            line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+        };
+        let mut server = server("xdp", None);
+        for what in ["another program is at the card", "another socket has its queue"] {
+            let mut client = end();
+            client.sockets.dial_to(Endpoint::Ethernet(at(&format!("left/{CLIENT}"), "xdp")));
+            let before = mapped();
+            for _ in 0..DIALS {
+                let conn = dial(&mut client, 1)[0];
+                let (closed, reason) = client.await_closed();
+                assert_eq!(closed, conn);
+                assert!(matches!(reason, CloseReason::Unreachable(_)), "{what}: {reason:?}");
+            }
+            let more = mapped().saturating_sub(before);
+            assert!(more < DIALS * KIB_OF_A_SOCKET / 4, "{what}: {more} KiB are left");
+            // Another process has the port from now on: the program leaves the card.
+            server.sockets.hold(true);
+            server.sockets.stop_listening();
+        }
+    });
+}
+
+/// A child of a program has no part of its rings, which would keep the card after the program's end.
+#[test]
+fn a_forked_child_does_not_get_the_rings() {
+    in_segment(9000, || {
+        let server = server("xdp", None);
+        let rings = |process: &str| {
+            let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+            maps.lines().filter(|line| line.contains("socket:[")).count()
+        };
+        // The child shares the table of descriptors, so that it keeps none of other tests open.
+        let flags = libc::CLONE_FILES | libc::SIGCHLD;
+        // SAFETY: the child has a copy of the memory, and waits for its end only.
+        let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } as libc::pid_t;
+        assert!(child >= 0);
+        if child == 0 {
+            loop {
+                // SAFETY: no memory is passed.
+                unsafe { libc::pause() };
+            }
+        }
+        let (own, of_child) = (rings("self"), rings(&child.to_string()));
+        // SAFETY: it is our child, which has not been waited for.
+        unsafe {
+            assert_eq!(libc::kill(child, libc::SIGKILL), 0);
+            assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+        }
+        assert!(own >= 4, "fill, completions, received and sent frames");
+        assert_eq!(of_child, 0);
+        drop(server);
     });
 }
 

@@ -2,7 +2,7 @@
 //! verified load, what operators see, the capabilities that the server keeps, and what is refused.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::support::{Launch, Operator, PATIENCE, Place, Server, faultless, wait_until};
 
@@ -11,7 +11,8 @@ const SERVER: &str = "02:00:00:00:00:01";
 const CLIENT: &str = "02:00:00:00:00:02";
 
 /// A network namespace with a cable between the cards `left` and `right`, which have no IP
-/// addresses. Removed on drop.
+/// addresses. Removed on drop. The cards lie over the ends of the cable (`macvlan`), which take the
+/// tags of VLANs off.
 struct Segment(String);
 
 impl Segment {
@@ -19,14 +20,16 @@ impl Segment {
     fn new(name: &str) -> Option<Segment> {
         let segment = Segment(format!("nearflash-{name}-{}", std::process::id()));
         let Segment(network) = &segment;
-        let ends = format!("mtu 9000 type veth peer name right address {CLIENT} mtu 9000");
-        let lines = [
-            format!("netns add {network}"),
-            format!("-n {network} link add left address {SERVER} {ends}"),
-            format!("-n {network} link set left up"),
-            format!("-n {network} link set right up"),
+        let made = [
+            "link add cable1 mtu 9000 type veth peer name cable2 mtu 9000".to_owned(),
+            format!("link add left link cable1 address {SERVER} type macvlan"),
+            format!("link add right link cable2 address {CLIENT} type macvlan"),
         ];
-        lines.iter().all(|line| ip(line)).then_some(segment)
+        let cards = ["cable1", "cable2", "left", "right"];
+        let up = cards.map(|card| format!("link set {card} up"));
+        let lines = made.iter().chain(&up).map(|line| format!("-n {network} {line}"));
+        let mut lines = [format!("netns add {network}")].into_iter().chain(lines);
+        lines.all(|line| ip(&line)).then_some(segment)
     }
 
     /// Returns a server with a listener at the card `left`. It is not started.
@@ -96,11 +99,18 @@ fn a_verified_load_goes_over_raw_ethernet_and_rights_are_gone_before_it() {
     let Some(segment) = Segment::new("load") else {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
-    for via in ["packet", "xdp", "native"] {
+    for via in ["packet", "xdp"] {
         let place = Place::in_memory();
         let key = key(&place, "own.key", "1f");
         let options = format!("via={via}&key={key}");
-        let server = segment.serve(&place, &options, &["--insecure"]).start();
+        let mut server = segment.serve(&place, &options, &["--insecure"]).start();
+        if via == "xdp" {
+            // Its successor says that it was killed, before it opens the card.
+            server.kill();
+            let words = ["--insecure", "--upgrade"];
+            server = segment.serve(&place, &options, &words).start();
+            server.await_log("the old process was killed");
+        }
         let sets = rights(&server);
         assert!(sets.len() >= 5 * 3, "{} sets", sets.len());
         assert!(sets.iter().all(|set| set & NET_ADMIN_RAW_AND_BPF == 0), "{sets:x?}");
@@ -144,6 +154,25 @@ fn ethernet_without_a_key_needs_to_be_asked_for() {
     }
 }
 
+/// Returns a server with a device that a successor takes over, not started.
+fn heir(segment: &Segment, place: &Place) -> Launch {
+    let device = place.file("device");
+    let words = ["--device", &device, "--listen", "reflex+eth://left", "--insecure"];
+    let admin = place.admin();
+    let words = [&words[..], &["--interface", "io_uring", "--admin", &admin]].concat();
+    Launch::new(&words).log("info").after(&["ip", "netns", "exec", &segment.0], "true")
+}
+
+/// Starts a load that goes by AF_XDP, and waits for its connections.
+fn begin_load(segment: &Segment, place: &Place) -> Child {
+    let words = ["--connections", "8", "--queue-depth", "8", "--read-percent", "50", "--verify"];
+    let mut load = segment.command("", &[&words[..], &["--json", "--seconds", "600"]].concat());
+    load.env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let load = load.stderr(Stdio::piped()).spawn().expect("it starts");
+    place.await_peers(8, 8);
+    load
+}
+
 /// Checks that clients find the successor of their server, and the server that is started after a
 /// kill. The load uses AF_XDP; the successor receives by the packet socket that was passed to it,
 /// and the last server has the card again.
@@ -153,28 +182,47 @@ fn clients_in_a_segment_find_the_successor_and_the_next_after_a_kill() {
         return println!("SKIPPED: making networks needs root and `ip`");
     };
     let place = Place::in_memory();
-    let launch = || {
-        let device = place.file("device");
-        let words = ["--device", &device, "--listen", "reflex+eth://left", "--insecure"];
-        let admin = place.admin();
-        let words = [&words[..], &["--interface", "io_uring", "--admin", &admin]].concat();
-        Launch::new(&words).log("info").after(&["ip", "netns", "exec", &segment.0], "true")
-    };
     let by_xdp = "frames pass the network stack by";
-    let mut first = launch().start();
+    let mut first = heir(&segment, &place).start();
     first.await_log(by_xdp);
-    let words = ["--connections", "8", "--queue-depth", "8", "--read-percent", "50", "--verify"];
-    let mut load = segment.command("", &[&words[..], &["--json", "--seconds", "600"]].concat());
-    load.env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let load = load.stderr(Stdio::piped()).spawn().expect("it starts");
-    place.await_peers(8, 8);
-    let mut second = launch().with("--upgrade").start();
+    let load = begin_load(&segment, &place);
+    let mut second = heir(&segment, &place).with("--upgrade").start();
     assert!(first.wait().success(), "the older one ends in order");
     place.await_peers(8, 8);
     assert!(!second.log().contains(by_xdp), "{}", second.log());
     second.kill();
-    let third = launch().start();
+    let third = heir(&segment, &place).start();
     third.await_log(by_xdp);
     place.await_peers(8, 8);
     faultless(load);
+}
+
+/// Neither of the two has the rights any more with which the port was opened. Whichever is killed, the
+/// other one starts anew with the sockets that it has.
+#[test]
+fn clients_in_a_segment_find_whichever_is_left_of_two_servers() {
+    let Some(segment) = Segment::new("left") else {
+        return println!("SKIPPED: making networks needs root and `ip`");
+    };
+    for (at, is_older_killed) in [("predecessor:ready", true), ("predecessor:rest", false)] {
+        let place = Place::in_memory();
+        let until = place.path("go-on");
+        let netns = ["ip", "netns", "exec", &segment.0];
+        let stay = format!("export NEARFLASH_UPGRADE_STAY={at}:{}", until.display());
+        let mut older = heir(&segment, &place).after(&netns, &stay).start();
+        let load = begin_load(&segment, &place);
+        let mut newer = heir(&segment, &place).with("--upgrade").begin();
+        older.await_log(&format!("stays at {at} "));
+        let left = if is_older_killed {
+            older.kill();
+            newer.await_ready()
+        } else {
+            newer.kill();
+            place.go_on();
+            older
+        };
+        left.await_log("starts as after a crash");
+        place.await_peers(8, 8);
+        faultless(load);
+    }
 }

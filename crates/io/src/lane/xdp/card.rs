@@ -14,7 +14,7 @@ use contract::{Buf, SizeClass};
 use super::mode::Mode;
 use super::program::Program;
 use super::rings::{Incoming, Outgoing};
-use crate::ether::{Door, repeated};
+use crate::ether::Door;
 use crate::{Error, carve};
 
 /// Bytes of a chunk: the most that the kernel takes.
@@ -66,6 +66,12 @@ impl CardSocket {
                  after `ethtool -L INTERFACE combined 1`"
             )));
         }
+        if door.card.takes_tags_off {
+            return Err(Error::new(
+                "the card takes the tags of VLANs off, so frames of other VLANs would pass for ours; \
+                 expected one that leaves them, as after `ethtool -K INTERFACE rxvlan off`",
+            ));
+        }
         let opened = match CardSocket::attempt(door, mode, true) {
             // Kernels before 6.6 know no frames of several pieces.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
@@ -100,40 +106,29 @@ impl CardSocket {
         }
         // SAFETY: the kernel has just opened the descriptor, which nobody else has.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Before there is memory: here most attempts fail that do.
+        let program = Program::attach(door, mode, has_pieces)?;
         let count = RECEIVED_MAX + SENT_MAX;
-        let chunks = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
-        let chunks =
-            chunks.map_err(|e| io::Error::from_raw_os_error(e.errno().unwrap_or(libc::ENOMEM)))?;
-        let memory = libc::xdp_umem_reg {
-            addr: chunks.base as u64,
-            len: (count * CHUNK_BYTES) as u64,
-            chunk_size: CHUNK_BYTES as u32,
-            headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
+        let arena = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
+        let arena =
+            arena.map_err(|e| io::Error::from_raw_os_error(e.errno().unwrap_or(libc::ENOMEM)))?;
+        let opened = Rings::map(&socket, arena.base as u64, count).and_then(|rings| {
+            bind(&socket, door, mode, has_pieces)?;
+            program.give_to(&socket)?;
+            Ok((rings, get::<libc::xdp_options>(&socket, libc::XDP_OPTIONS)?))
+        });
+        let (rings, options) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                // SAFETY: no buffer was taken out. The kernel keeps pages that it still uses.
+                unsafe { arena.unmap() };
+                return Err(e);
+            }
         };
-        set(&socket, libc::XDP_UMEM_REG, &memory)?;
-        set(&socket, libc::XDP_UMEM_FILL_RING, &(FILL_MAX as u32))?;
-        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &(SENT_MAX as u32))?;
-        set(&socket, libc::XDP_RX_RING, &(RECEIVED_MAX as u32))?;
-        set(&socket, libc::XDP_TX_RING, &(SENT_MAX as u32))?;
-        let at: libc::xdp_mmap_offsets = get(&socket, libc::XDP_MMAP_OFFSETS)?;
-        let by = socket.as_fd();
-        let fill = Outgoing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, FILL_MAX as u32)?;
-        let completed = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
-        let completions = Incoming::map(by, completed, &at.cr, SENT_MAX as u32)?;
-        let received =
-            Incoming::map(by, libc::XDP_PGOFF_RX_RING as u64, &at.rx, RECEIVED_MAX as u32)?;
-        let sent = Outgoing::map(by, libc::XDP_PGOFF_TX_RING as u64, &at.tx, SENT_MAX as u32)?;
-        let to = (door.card.index, door.card.mac, door.port);
-        let program = Program::attach(to, mode, has_pieces)?;
-        bind(&socket, door.card.index, mode, has_pieces)?;
-        program.give_to(&socket)?;
         // Older kernels send 32 frames a call, and are called again.
         let _ = set(&socket, XDP_MAX_TX_SKB_BUDGET, &FRAMES_OF_A_CALL);
-        let options: libc::xdp_options = get(&socket, libc::XDP_OPTIONS)?;
         let is_zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
-        let chunks = chunks.bufs;
+        let Rings { fill, completions, received, sent } = rings;
         Ok(CardSocket {
             socket,
             program,
@@ -141,7 +136,7 @@ impl CardSocket {
             completions,
             received,
             sent,
-            chunks,
+            chunks: arena.bufs,
             is_zero_copy,
             has_pieces,
         })
@@ -158,8 +153,44 @@ impl CardSocket {
     }
 }
 
-/// Binds the socket to the only queue of a card, zero-copy where the driver offers it.
-fn bind(socket: &OwnedFd, card: i32, mode: Mode, has_pieces: bool) -> io::Result<()> {
+/// The four rings of a socket.
+struct Rings {
+    fill: Outgoing<u64>,
+    completions: Incoming<u64>,
+    received: Incoming<libc::xdp_desc>,
+    sent: Outgoing<libc::xdp_desc>,
+}
+
+impl Rings {
+    /// Gives a socket `count` chunks of memory, and maps its rings.
+    fn map(socket: &OwnedFd, chunks: u64, count: usize) -> io::Result<Rings> {
+        let memory = libc::xdp_umem_reg {
+            addr: chunks,
+            len: (count * CHUNK_BYTES) as u64,
+            chunk_size: CHUNK_BYTES as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set(socket, libc::XDP_UMEM_REG, &memory)?;
+        set(socket, libc::XDP_UMEM_FILL_RING, &(FILL_MAX as u32))?;
+        set(socket, libc::XDP_UMEM_COMPLETION_RING, &(SENT_MAX as u32))?;
+        set(socket, libc::XDP_RX_RING, &(RECEIVED_MAX as u32))?;
+        set(socket, libc::XDP_TX_RING, &(SENT_MAX as u32))?;
+        let at: libc::xdp_mmap_offsets = get(socket, libc::XDP_MMAP_OFFSETS)?;
+        let by = socket.as_fd();
+        let fill = Outgoing::map(by, libc::XDP_UMEM_PGOFF_FILL_RING, &at.fr, FILL_MAX as u32)?;
+        let completed = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
+        let completions = Incoming::map(by, completed, &at.cr, SENT_MAX as u32)?;
+        let received =
+            Incoming::map(by, libc::XDP_PGOFF_RX_RING as u64, &at.rx, RECEIVED_MAX as u32)?;
+        let sent = Outgoing::map(by, libc::XDP_PGOFF_TX_RING as u64, &at.tx, SENT_MAX as u32)?;
+        Ok(Rings { fill, completions, received, sent })
+    }
+}
+
+/// Binds the socket to the only queue of a door's card, zero-copy where the driver offers it.
+fn bind(socket: &OwnedFd, door: &Door, mode: Mode, has_pieces: bool) -> io::Result<()> {
     let pieces = if has_pieces { libc::XDP_USE_SG } else { 0 };
     let copies = match mode {
         Mode::Generic => libc::XDP_COPY,
@@ -168,11 +199,11 @@ fn bind(socket: &OwnedFd, card: i32, mode: Mode, has_pieces: bool) -> io::Result
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | pieces | copies,
-        sxdp_ifindex: card as u32,
+        sxdp_ifindex: door.card.index as u32,
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
     };
-    repeated(|| {
+    door.patience.attempt(|| {
         // SAFETY: the kernel reads the address, which outlives the call.
         let result = unsafe {
             let bytes = size_of_val(&address) as libc::socklen_t;

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use contract::Mac;
 
 use super::mode::Mode;
-use crate::ether::ETHERTYPE;
+use crate::ether::{Door, ETHERTYPE};
 
 /// Commands, types and flags of bpf(2) (`linux/bpf.h`).
 const MAP_CREATE: libc::c_long = 0;
@@ -190,16 +190,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Attaches a program to a card, for frames to a port. With `frags`, it sees frames of several
+    /// Attaches a program to a door's card, for frames to its port. With `frags`, it sees frames of several
     /// pieces.
     ///
     /// # Errors
     /// Fails without rights, and where another program is attached.
-    pub(super) fn attach(
-        (card, mac, port): (i32, Mac, u16),
-        mode: Mode,
-        frags: bool,
-    ) -> io::Result<Program> {
+    pub(super) fn attach(door: &Door, mode: Mode, frags: bool) -> io::Result<Program> {
         let sockets = MapCreate {
             map_type: MAP_TYPE_XSKMAP,
             key_size: 4,
@@ -208,7 +204,7 @@ impl Program {
             map_flags: 0,
         };
         let map = descriptor(MAP_CREATE, &sockets)?;
-        let steps = instructions(map.as_raw_fd(), mac, port);
+        let steps = instructions(map.as_raw_fd(), door.card.mac, door.port);
         let mut name = [0; 16];
         name[..9].copy_from_slice(b"nearflash");
         let load = ProgLoad {
@@ -228,14 +224,14 @@ impl Program {
         let program = descriptor(PROG_LOAD, &load)?;
         let link = LinkCreate {
             program: program.as_raw_fd() as u32,
-            interface: card as u32,
+            interface: door.card.index as u32,
             attach_type: ATTACH_TYPE_XDP,
             flags: match mode {
                 Mode::Generic => XDP_FLAGS_SKB_MODE,
                 Mode::Native => XDP_FLAGS_DRV_MODE,
             },
         };
-        let link = crate::ether::repeated(|| descriptor(LINK_CREATE, &link))?;
+        let link = door.patience.attempt(|| descriptor(LINK_CREATE, &link))?;
         Ok(Program { map, link: Some(link) })
     }
 
