@@ -1,5 +1,5 @@
-//! Runs server sessions of both protocols under an instruction counter: batches of reads and their
-//! replies, without sockets, worker or device.
+//! Runs server sessions of `reflex` and NVMe/TCP on batches of reads and their replies, without
+//! sockets, worker or device, to count their instructions.
 //!
 //! ```text
 //! valgrind --tool=callgrind session_cost reflex|nvme|nvme-digest BLOCK_SIZE REQUESTS
@@ -24,8 +24,8 @@ use nearflash_proto::reflex::{ClientSession, ServerSession};
 /// The number of requests that a session receives at once.
 const BATCH: usize = 32;
 
-/// Passes bytes to the session, and answers its requests with `body`. Returns the bytes that the
-/// session sends by itself.
+/// Passes `input` to the session, and answers each read with `body`. Returns the bytes that the
+/// session sends apart from replies to reads.
 fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     loop {
@@ -54,7 +54,8 @@ fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Creates a session of version 2 and a batch of reads.
+/// Creates a server session of `reflex` version 2, and the encoded bytes of a batch of reads for
+/// it.
 fn reflex(range: Range) -> (ServerSession, Vec<u8>) {
     let mut session = ServerSession::new();
     let mut client = ClientSession::v2(Hello::default());
@@ -70,7 +71,8 @@ fn reflex(range: Range) -> (ServerSession, Vec<u8>) {
     (session, reads)
 }
 
-/// Creates a session of an I/O queue and a batch of reads. The admin queue has to live as long.
+/// Creates the server session of an NVMe I/O queue, and the encoded bytes of a batch of reads for
+/// it. Also returns the session of the admin queue, which has to live as long.
 fn nvme(range: Range, digests: Digests) -> (ControllerSession, Vec<u8>, ControllerSession) {
     let desk = Rc::new(WorkerFabric::new(nvme_host::fabric(&nvme_host::config()), 0));
     let options = Rc::new(HostOptions {

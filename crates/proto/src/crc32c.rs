@@ -40,7 +40,7 @@ impl Crc32c {
         }
     }
 
-    /// Adds `bytes` to the checksum.
+    /// Continues the checksum with `bytes`.
     #[inline]
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0 = match cut(bytes) {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Computes the checksum bit by bit.
+    /// Computes the CRC-32C of `bytes` bit by bit, to compare with.
     fn plain(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(!0u32, |sum, byte| {
             (0..8).fold(sum ^ u32::from(*byte), |sum, _| {

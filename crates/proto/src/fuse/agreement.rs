@@ -1,22 +1,24 @@
-//! The agreement on version and capabilities, which the first request asks for.
+//! The agreement with the kernel on the version and the capabilities of FUSE, made by the first
+//! request.
 
 use wire::fuse::{Errno, InitOut, MAJOR, MINOR_MAX, MINOR_MIN, PAGE_BYTES, capability};
 
 use super::reply::Head;
 use super::request::Greeting;
 
-/// Pages of the largest request.
+/// The most pages of data in one request.
 pub const PAGES_MAX: u16 = 256;
 
 /// The largest write in bytes: 1 MiB.
 pub const WRITE_BYTES_MAX: u32 = PAGES_MAX as u32 * PAGE_BYTES as u32;
 
-/// Requests without a waiter, such as read-ahead, that the kernel has in flight at most.
+/// The most requests that the kernel may have in flight with no process waiting, such as
+/// read-ahead.
 pub const BACKGROUND_MAX: u16 = 64;
 
-/// Capabilities that the program has. The kernel's cache keeps no written page that the program has
-/// not: what was acknowledged to a writer is the program's. It does not look for changes beneath
-/// either, since nobody but the kernel makes any. Access control lists are not kept.
+/// The capabilities that the program agrees to. Write-back caching is not among them: data of an
+/// acknowledged write has reached the program. Neither is a check for changes that bypass the
+/// kernel, since there are none, nor support for access control lists.
 const CAPABILITIES: u64 = capability::ASYNC_READ
     | capability::BIG_WRITES
     | capability::DO_READDIRPLUS
@@ -32,20 +34,22 @@ const CAPABILITIES: u64 = capability::ASYNC_READ
 /// The version and the capabilities that both ends have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// The minor version.
+    /// The minor version that both ends use.
     pub minor: u32,
-    /// The capabilities, of [`capability`].
+    /// The capabilities that both ends have, as bits of [`capability`].
     pub capabilities: u64,
-    /// The largest read-ahead in bytes.
+    /// The largest read-ahead in bytes, as the kernel has proposed.
     pub readahead_max: u32,
 }
 
 impl Agreement {
-    /// Returns the agreement with a kernel that greets so; `None` if it has to greet anew with our
-    /// major version, which [`reply`](Agreement::reply_other_major) tells it.
+    /// Returns the agreement with a kernel that sends this greeting; `None` if its major version is
+    /// later than ours. It greets anew after the [reply](Agreement::reply_other_major) that names
+    /// ours.
     ///
     /// # Errors
-    /// `EPROTO` if the kernel is older than version 7.31, or cannot do what is needed.
+    /// `EPROTO` if the kernel is older than version 7.31, or does not have the capability
+    /// `MAX_PAGES`.
     pub fn with(greeting: &Greeting) -> Result<Option<Agreement>, Errno> {
         if greeting.major > MAJOR {
             return Ok(None);
@@ -64,13 +68,13 @@ impl Agreement {
         }))
     }
 
-    /// Returns `true` if the kernel has the [`capability`].
+    /// Returns `true` if both ends have every bit of `capability`, which is of [`capability`].
     #[must_use]
     pub fn has(&self, capability: u64) -> bool {
         self.capabilities & capability == capability
     }
 
-    /// Returns the reply to the greeting.
+    /// Returns the reply to the greeting, which is the request of number `unique`.
     #[must_use]
     pub fn reply(&self, unique: u64) -> Head {
         Head::of(
@@ -92,7 +96,7 @@ impl Agreement {
         )
     }
 
-    /// Returns the reply to a kernel of a later major version.
+    /// Returns the reply to a kernel of a later major version, which names our version.
     #[must_use]
     pub fn reply_other_major(unique: u64) -> Head {
         let ours = Agreement { minor: MINOR_MAX, capabilities: 0, readahead_max: 0 };

@@ -1,8 +1,8 @@
 //! The program's end of the kernel's interface for file systems (FUSE, versions 7.31 and later):
 //! requests parsed, replies written, and the agreement on version and capabilities.
 //!
-//! Each request is one message of the kernel, and each reply one message to it. So there is no state
-//! beside the agreement, and nothing to gather.
+//! Each request is one message of the kernel, and each reply one message to it. So no state is kept
+//! except the agreement, and no message comes in parts.
 //!
 //! Deliberately left out: the device file, what the operations do, locks (the kernel keeps them),
 //! and requests of file systems that asked for more than [`Agreement`] does.

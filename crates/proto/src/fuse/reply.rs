@@ -11,10 +11,10 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::request::Time;
 
-/// Bytes of the longest head: that of a file that was made and opened.
+/// The size in bytes of the longest head: that of the reply to a create.
 const HEAD_BYTES_MAX: usize = size_of::<OutHeader>() + size_of::<EntryOut>() + size_of::<OpenOut>();
 
-/// A reply up to its data: all of it, unless data is read.
+/// A message to the kernel without the data that a reply to a read has behind it.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: [u8; HEAD_BYTES_MAX],
@@ -23,13 +23,13 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the reply of success without a body.
+    /// Returns the reply of success without a body, to the request of number `unique`.
     #[must_use]
     pub fn done(unique: u64) -> Head {
         Head::of(unique, &())
     }
 
-    /// Returns the reply of an error.
+    /// Returns the reply that request `unique` has failed with `errno`.
     #[must_use]
     pub fn error(unique: u64, errno: Errno) -> Head {
         Head::build(unique, -errno.0, &(), 0)
@@ -41,25 +41,28 @@ impl Head {
         Head::build(unique, 0, &(), bytes)
     }
 
-    /// Returns the reply that so many bytes were written, or that the answer has this size.
+    /// Returns the reply with a number of bytes: as many were written, or an extended attribute (or
+    /// the list of names) is as long.
     #[must_use]
     pub fn size(unique: u64, bytes: u32) -> Head {
         Head::of(unique, &SizeOut { size: bytes.into(), padding: 0.into() })
     }
 
-    /// Returns the reply that the data or hole is at this byte.
+    /// Returns the reply to a search for data or a hole, which begins at this byte of the file.
     #[must_use]
     pub fn place(unique: u64, offset: u64) -> Head {
         Head::of(unique, &offset)
     }
 
-    /// Returns the reply that names a node.
+    /// Returns the reply to a lookup, or to a request that made a node, with the node's number and
+    /// attributes.
     #[must_use]
     pub fn entry(unique: u64, entry: &Entry) -> Head {
         Head::of(unique, &entry.layout())
     }
 
-    /// Returns the reply with attributes that may be cached so long.
+    /// Returns the reply with a node's attributes, which the kernel may cache for the time
+    /// `cached`.
     #[must_use]
     pub fn attributes(unique: u64, attributes: &Attributes, cached: Duration) -> Head {
         Head::of(
@@ -73,13 +76,13 @@ impl Head {
         )
     }
 
-    /// Returns the reply to an open.
+    /// Returns the reply to the opening of a file or directory.
     #[must_use]
     pub fn opened(unique: u64, opened: Opened) -> Head {
         Head::of(unique, &opened.layout())
     }
 
-    /// Returns the reply that names a node which was made and opened.
+    /// Returns the reply to a create: the new node, and the handle by which it is open.
     #[must_use]
     pub fn created(unique: u64, entry: &Entry, opened: Opened) -> Head {
         let mut both = [0; size_of::<EntryOut>() + size_of::<OpenOut>()];
@@ -88,7 +91,7 @@ impl Head {
         Head::of(unique, &both)
     }
 
-    /// Returns the reply with the sizes of the file system.
+    /// Returns the reply to `statfs`, with the sizes of the file system.
     #[must_use]
     pub fn sizes(unique: u64, sizes: &Sizes) -> Head {
         Head::of(
@@ -108,7 +111,7 @@ impl Head {
         )
     }
 
-    /// Returns the reply with this body.
+    /// Returns the reply of success with this body, to the request of number `unique`.
     pub(super) fn of(unique: u64, body: &(impl IntoBytes + Immutable)) -> Head {
         Head::build(unique, 0, body, 0)
     }
@@ -141,10 +144,10 @@ impl fmt::Debug for Head {
     }
 }
 
-/// The attributes of a node.
+/// The attributes of a node (a file, directory or other inode), as stat(2) gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Number of the inode, which is the node's.
+    /// The inode's number, by which the kernel names the node too.
     pub ino: u64,
     /// Size in bytes.
     pub size: u64,
@@ -160,11 +163,11 @@ pub struct Attributes {
     pub mode: u32,
     /// Number of names.
     pub links: u32,
-    /// Owner.
+    /// The owner's user number.
     pub uid: u32,
-    /// Group.
+    /// The number of the group.
     pub gid: u32,
-    /// Number of the device that the node is.
+    /// The device number if the node is a device, and otherwise zero.
     pub rdev: u32,
 }
 
@@ -191,16 +194,17 @@ impl Attributes {
     }
 }
 
-/// A node that a name stands for. The kernel has one more reference to it afterwards.
+/// A node that the kernel learns from a name. The kernel holds one more reference to the node after
+/// it gets this entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The generation: together with the inode's number, a name for ever.
+    /// The generation of the inode's number. The two together never name another node.
     pub generation: u64,
-    /// The attributes.
+    /// The attributes of the node.
     pub attributes: Attributes,
-    /// Time for which the name may be cached.
+    /// The time for which the kernel may cache the name.
     pub name_cached: Duration,
-    /// Time for which the attributes may be cached.
+    /// The time for which the kernel may cache the attributes.
     pub attributes_cached: Duration,
 }
 
@@ -227,9 +231,9 @@ pub fn no_such_name(unique: u64, cached: Duration) -> Head {
 /// An opened file or directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The handle.
+    /// The handle by which the kernel names the opened file in later requests.
     pub handle: u64,
-    /// Flags for the kernel's use of it, of [`wire::fuse::open_flag`].
+    /// Flags that say how the kernel uses the file, of [`wire::fuse::open_flag`].
     pub flags: u32,
 }
 
@@ -239,22 +243,23 @@ impl Opened {
     }
 }
 
-/// The sizes of a file system.
+/// The size of a file system and its free space, as statfs(2) gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: u32,
-    /// Number of blocks.
+    /// The number of blocks in the file system.
     pub blocks: u64,
     /// Number of free blocks.
     pub free: u64,
-    /// Number of files that there can be.
+    /// The most files that the file system can have.
     pub files: u64,
-    /// Number of further files.
+    /// The number of files that can still be made.
     pub files_free: u64,
 }
 
-/// The reply to a reading of a directory, written into memory with room for what was asked for.
+/// The body of the reply to a read of a directory, written into memory as large as the kernel asked
+/// for.
 #[derive(Debug)]
 pub struct Listing<'a> {
     bytes: &'a mut [u8],
@@ -262,21 +267,21 @@ pub struct Listing<'a> {
     len: usize,
 }
 
-/// An entry's place in a directory.
+/// An entry of a directory: a name, its inode, and the position of the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span<'a> {
-    /// Number of the inode.
+    /// The number of the inode that the entry names.
     pub ino: u64,
-    /// The cookie from which to go on behind the entry.
+    /// The position of the next entry, which the kernel passes as the cookie of its next read.
     pub next: u64,
-    /// The type and permissions of the inode; the type is used.
+    /// The type and permissions of the inode, of which the listing uses only the type.
     pub mode: u32,
-    /// The name.
+    /// The name in the directory, in bytes without a final zero.
     pub name: &'a [u8],
 }
 
 impl<'a> Listing<'a> {
-    /// Returns an empty listing.
+    /// Returns an empty listing that is written to `bytes`.
     pub fn new(bytes: &'a mut [u8]) -> Self {
         Listing { bytes, len: 0 }
     }
@@ -307,21 +312,22 @@ impl<'a> Listing<'a> {
         true
     }
 
-    /// Returns the number of bytes that were written.
+    /// Returns the number of bytes that the listing has in memory.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns `true` if there is no entry.
+    /// Returns `true` if the listing has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Returns the notification that the attributes of an inode, and the cached pages of its bytes from
-/// `offset` on, are not valid any more.
+/// Returns the notification that the attributes of an inode, and its cached pages of `bytes` bytes
+/// from byte `offset` on, are not valid any more. Zero bytes stand for all that follow, and a
+/// negative offset for the attributes alone.
 #[must_use]
 pub fn inode_changed(ino: u64, offset: i64, bytes: i64) -> Head {
     let body = InvalInodeOut { node: ino.into(), offset: offset.into(), length: bytes.into() };

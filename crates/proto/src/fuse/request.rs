@@ -1,4 +1,4 @@
-//! Requests of the kernel.
+//! Requests that the kernel sends to the program of a file system, parsed from messages of FUSE.
 
 use core::time::Duration;
 
@@ -11,20 +11,20 @@ use wire::fuse::{
 use zerocopy::native_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Bytes of a write's heads, behind which its data lies.
+/// The size in bytes of the heads of a write, which its data follows.
 pub const HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
 /// The longest name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// A request of the kernel.
+/// A parsed request of the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request<'a> {
     /// The request's number, which its reply repeats.
     pub unique: u64,
-    /// The node that the request is about.
+    /// The number of the inode that the request is about.
     pub node: u64,
-    /// The process that has asked.
+    /// The process on whose behalf the kernel asks.
     pub caller: Caller,
     /// The operation that is asked for.
     pub operation: Operation<'a>,
@@ -33,11 +33,11 @@ pub struct Request<'a> {
 /// The process on whose behalf the kernel asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The user.
+    /// The user number that the process uses for file access.
     pub uid: u32,
-    /// The group.
+    /// The group number that the process uses for file access.
     pub gid: u32,
-    /// The process.
+    /// The number of the process; zero if it has none here.
     pub pid: u32,
 }
 
@@ -50,25 +50,24 @@ pub struct Mistake {
     pub errno: Errno,
 }
 
-/// A moment, as time since 1970. Moments before that are kept as the kernel gives them: seconds are
-/// a signed number in 64 bits.
+/// A moment, as the time since the beginning of 1970 in UTC. Earlier moments have negative seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Seconds.
+    /// Whole seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds, below a second.
+    /// Nanoseconds after the whole second, below 1 000 000 000.
     pub nanoseconds: u32,
 }
 
 impl Time {
-    /// Returns the moment that lies so long after 1970.
+    /// Returns the moment that is `since` after the beginning of 1970.
     #[must_use]
     pub fn since_1970(since: Duration) -> Time {
         Time { seconds: since.as_secs() as i64, nanoseconds: since.subsec_nanos() }
     }
 }
 
-/// A time to set.
+/// A time stamp that a request sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeOr {
     /// The time at which the request is served.
@@ -77,14 +76,14 @@ pub enum TimeOr {
     At(Time),
 }
 
-/// The attributes that a request changes.
+/// The new values of attributes that a request changes; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The permissions.
+    /// The permissions, in the lowest 12 bits.
     pub mode: Option<u32>,
-    /// The owner.
+    /// The user number of the owner.
     pub uid: Option<u32>,
-    /// The group.
+    /// The number of the group.
     pub gid: Option<u32>,
     /// The size in bytes.
     pub size: Option<u64>,
@@ -98,58 +97,59 @@ pub struct Changes {
     pub kill_suidgid: bool,
 }
 
-/// The kernel's first request.
+/// The kernel's first request, which proposes a version and capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// The kernel's major version.
     pub major: u32,
     /// The kernel's minor version.
     pub minor: u32,
-    /// The largest read-ahead in bytes.
+    /// The largest read-ahead that the kernel proposes, in bytes.
     pub readahead_max: u32,
-    /// The kernel's capabilities, of [`capability`].
+    /// The kernel's capabilities, as bits of [`capability`].
     pub capabilities: u64,
 }
 
-/// The operation of a request. Names have 1 to 255 bytes, and are neither `.` nor `..`.
+/// The operation of a request on its node. Names of files and attributes have 1 to 255 bytes, and
+/// names of files are neither `.` nor `..`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {
     /// Agrees on version and capabilities.
     Init(Greeting),
     /// Ends the file system; the last request.
     Destroy,
-    /// Looks a name up in the node.
+    /// Looks up a name in the directory that the request is about.
     Lookup(&'a [u8]),
-    /// Gives references back; has no reply.
+    /// Gives back references to nodes. The request has no reply.
     Forget(Forgets<'a>),
-    /// Reads attributes.
+    /// Reads the attributes of the node.
     GetAttr {
-        /// The handle by which the caller has the file open.
+        /// The handle by which the caller has the file open; `None` if the kernel gives none.
         handle: Option<u64>,
     },
-    /// Changes attributes.
+    /// Changes attributes of the node.
     SetAttr {
-        /// The new values.
+        /// The attributes to change, with their new values.
         changes: Changes,
-        /// The handle by which the caller has the file open.
+        /// The handle by which the caller has the file open; `None` if the kernel gives none.
         handle: Option<u64>,
     },
     /// Reads the target of a symbolic link.
     ReadLink,
-    /// Makes a symbolic link.
+    /// Makes a symbolic link in the directory that the request is about.
     Symlink {
         /// The name.
         name: &'a [u8],
         /// The target, of at least one byte.
         target: &'a [u8],
     },
-    /// Makes a file, device, pipe or socket.
+    /// Makes a file, device, pipe or socket in the directory that the request is about.
     MkNod {
         /// The name.
         name: &'a [u8],
         /// Type and permissions.
         mode: u32,
-        /// Number of the device.
+        /// The device number, if a device is made.
         rdev: u32,
     },
     /// Makes a directory.
@@ -159,24 +159,24 @@ pub enum Operation<'a> {
         /// Permissions.
         mode: u32,
     },
-    /// Removes a name of a file.
+    /// Removes this name of a file from the directory.
     Unlink(&'a [u8]),
-    /// Removes an empty directory.
+    /// Removes the empty directory of this name from the directory.
     RmDir(&'a [u8]),
-    /// Changes a name.
+    /// Gives a file or directory another name, perhaps in another directory.
     Rename {
-        /// The name in the node.
+        /// The old name, in the directory that the request is about.
         name: &'a [u8],
-        /// The directory of the new name.
+        /// The number of the node of the directory that gets the new name.
         new_directory: u64,
         /// The new name.
         new_name: &'a [u8],
         /// Flags of renameat2(2).
         flags: u32,
     },
-    /// Gives the file `target` another name in the node.
+    /// Gives the file `target` another name, in the directory that the request is about.
     Link {
-        /// The file.
+        /// The number of the file's node.
         target: u64,
         /// The name.
         name: &'a [u8],
@@ -188,7 +188,7 @@ pub enum Operation<'a> {
     },
     /// Makes a file and opens it.
     Create {
-        /// The name.
+        /// The name of the extended attribute.
         name: &'a [u8],
         /// Flags of open(2).
         flags: u32,
@@ -199,20 +199,21 @@ pub enum Operation<'a> {
     Read {
         /// The handle.
         handle: u64,
-        /// First byte.
+        /// The offset of the first byte in the file.
         offset: u64,
-        /// Bytes.
+        /// The number of bytes to read.
         bytes: u32,
     },
     /// Writes data, which lies behind the first [`HEAD_BYTES`] of the message.
     Write {
         /// The handle.
         handle: u64,
-        /// First byte.
+        /// The offset of the first byte in the file.
         offset: u64,
-        /// Bytes.
+        /// The number of bytes to write.
         bytes: u32,
-        /// `true` if the data comes from the page cache, and the handle is a guess.
+        /// `true` if the kernel writes back its page cache, so that the handle is perhaps not the
+        /// writer's.
         from_cache: bool,
         /// `true` if set-user and set-group bits are to be cleared.
         kill_suidgid: bool,
@@ -221,12 +222,12 @@ pub enum Operation<'a> {
     },
     /// Reads the sizes of the file system.
     StatFs,
-    /// Tells of one close of a file.
+    /// Says that one descriptor of the open file was closed.
     Flush {
         /// The handle.
         handle: u64,
     },
-    /// Closes a file for the last time.
+    /// Ends the use of a handle, after the last descriptor of the file was closed.
     Release {
         /// The handle.
         handle: u64,
@@ -235,12 +236,13 @@ pub enum Operation<'a> {
     Fsync {
         /// The handle.
         handle: u64,
-        /// `true` for data alone, and what is needed to read it.
+        /// `true` if only data and the metadata needed to read it must be durable, as for
+        /// fdatasync(2).
         data_only: bool,
     },
-    /// Makes the whole file system durable.
+    /// Makes all changes of the file system durable.
     SyncFs,
-    /// Sets an extended attribute.
+    /// Sets an extended attribute of the node.
     SetXattr {
         /// The name.
         name: &'a [u8],
@@ -249,16 +251,16 @@ pub enum Operation<'a> {
         /// Flags of setxattr(2).
         flags: u32,
     },
-    /// Reads an extended attribute.
+    /// Reads an extended attribute of the node.
     GetXattr {
-        /// The name.
+        /// The name of the extended attribute.
         name: &'a [u8],
-        /// Bytes that the caller has room for; zero asks for the size.
+        /// The number of bytes that the caller has room for. Zero asks for the size instead.
         bytes: u32,
     },
-    /// Lists the names of extended attributes.
+    /// Lists the names of the node's extended attributes.
     ListXattr {
-        /// Bytes that the caller has room for; zero asks for the size.
+        /// The number of bytes that the caller has room for. Zero asks for the size instead.
         bytes: u32,
     },
     /// Removes an extended attribute.
@@ -272,9 +274,10 @@ pub enum Operation<'a> {
     ReadDir {
         /// The handle.
         handle: u64,
-        /// The cookie from which to go on.
+        /// The position of the first entry to return: zero, or that which the entry before it has
+        /// named.
         cookie: u64,
-        /// Room for entries in bytes.
+        /// The room for entries in the reply, in bytes.
         bytes: u32,
         /// `true` if the entries come with attributes, and with a reference to each node.
         with_attributes: bool,
@@ -288,52 +291,54 @@ pub enum Operation<'a> {
     FsyncDir {
         /// The handle.
         handle: u64,
-        /// `true` for data alone, and what is needed to read it.
+        /// `true` if only data and the metadata needed to read it must be durable, as for
+        /// fdatasync(2).
         data_only: bool,
     },
-    /// Checks a permission.
+    /// Checks whether the caller has these permissions on the node.
     Access {
-        /// Permissions, as access(2) has them.
+        /// The permissions to check, as bits of access(2).
         mask: u32,
     },
-    /// Tells that nobody waits for a request any more.
+    /// Says that the caller of an earlier request was interrupted. Which request, is not parsed.
     Interrupt,
-    /// Reserves or frees space.
+    /// Reserves or frees space of a range of the file.
     Fallocate {
         /// The handle.
         handle: u64,
-        /// First byte.
+        /// The offset of the first byte in the file.
         offset: u64,
-        /// Bytes.
+        /// The length of the range in bytes.
         length: u64,
         /// Flags of fallocate(2).
         mode: u32,
     },
-    /// Finds data or a hole.
+    /// Finds the next data or hole in the file.
     Seek {
         /// The handle.
         handle: u64,
         /// The byte from which to look.
         offset: u64,
-        /// The object of the search, as lseek(2) numbers it.
+        /// The object of the search: `SEEK_DATA` or `SEEK_HOLE` of lseek(2).
         whence: u32,
     },
-    /// Copies data from the node to another one.
+    /// Copies data from the file that the request is about to another file.
     Copy {
-        /// First byte of the source.
+        /// The offset of the first byte in the source.
         offset: u64,
-        /// The node of the target.
+        /// The number of the target's node.
         target: u64,
-        /// First byte of the target.
+        /// The offset of the first byte in the target.
         target_offset: u64,
-        /// Bytes.
+        /// The number of bytes to copy.
         length: u64,
     },
-    /// An operation that is not served: locks, commands, readiness, and what is not known.
+    /// An operation that the program does not serve, such as locks, ioctl and poll, or does not
+    /// know.
     Other(Opcode),
 }
 
-/// References that the kernel gives back: pairs of a node and their number.
+/// The references that the kernel gives back: for each node, their number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forgets<'a> {
     one: Option<(u64, u64)>,
@@ -341,7 +346,7 @@ pub struct Forgets<'a> {
 }
 
 impl Forgets<'_> {
-    /// Returns each node with the number of references.
+    /// Returns each node's number with the number of references to it that the kernel gives back.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let more = self.more.iter().map(|one| (one.node.get(), one.lookups.get()));
         self.one.into_iter().chain(more)
@@ -360,7 +365,7 @@ pub fn is_write(head: &[u8]) -> bool {
 /// of bytes that follow them elsewhere; it is zero for all other messages.
 ///
 /// # Errors
-/// Says how to reply to a message that is not well formed.
+/// Returns how to reply to a malformed message.
 pub fn parse(bytes: &[u8], behind: usize) -> Result<Request<'_>, Mistake> {
     let unframed = Mistake { unique: None, errno: Errno::INVAL };
     let (header, body) = InHeader::ref_from_prefix(bytes).map_err(|_| unframed)?;
@@ -390,19 +395,19 @@ pub fn parse(bytes: &[u8], behind: usize) -> Result<Request<'_>, Mistake> {
 
 type Parsed<'a> = Result<Operation<'a>, Errno>;
 
-/// The rest of a message's body.
+/// The part of a message's body that was not parsed yet.
 #[derive(Clone, Copy)]
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
-    /// Takes a structure off the beginning.
+    /// Takes a structure off the beginning; `EINVAL` if the body is too short.
     fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(&mut self) -> Result<&'a T, Errno> {
         let (value, rest) = T::ref_from_prefix(self.0).map_err(|_| Errno::INVAL)?;
         self.0 = rest;
         Ok(value)
     }
 
-    /// Takes the bytes before the next zero off the beginning, and the zero.
+    /// Takes a text that ends with a zero byte off the beginning, and returns it without the zero.
     fn text(&mut self) -> Result<&'a [u8], Errno> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or(Errno::INVAL)?;
         let (text, rest) = (&self.0[..end], &self.0[end + 1..]);
@@ -410,7 +415,7 @@ impl<'a> Body<'a> {
         Ok(text)
     }
 
-    /// Takes a name of a file off the beginning.
+    /// Takes the name of a file off the beginning, and checks its form and length.
     fn name(&mut self) -> Result<&'a [u8], Errno> {
         let name = self.text()?;
         match name {
@@ -421,7 +426,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Takes the name of an extended attribute off the beginning.
+    /// Takes the name of an extended attribute off the beginning, and checks its length.
     fn attribute(&mut self) -> Result<&'a [u8], Errno> {
         let name = self.text()?;
         match name.len() {
@@ -448,7 +453,7 @@ fn write(mut body: Body<'_>, behind: usize) -> Parsed<'static> {
     })
 }
 
-/// Returns the offset, if the range has no byte behind the largest file.
+/// Returns the offset; `EFBIG` if the range of `bytes` bytes there ends behind the largest file.
 fn checked_offset(offset: U64, bytes: u64) -> Result<u64, Errno> {
     let end = offset.get().checked_add(bytes).ok_or(Errno::FBIG)?;
     if i64::try_from(end).is_err() {
@@ -457,7 +462,7 @@ fn checked_offset(offset: U64, bytes: u64) -> Result<u64, Errno> {
     Ok(offset.get())
 }
 
-/// Parses what concerns the session alone.
+/// Parses the requests that begin and end the session or give references back.
 fn session(opcode: Opcode, node: u64, mut body: Body<'_>) -> Parsed<'_> {
     Ok(match opcode {
         Opcode::FORGET => {
@@ -489,7 +494,7 @@ fn session(opcode: Opcode, node: u64, mut body: Body<'_>) -> Parsed<'_> {
     })
 }
 
-/// Parses an operation on a name; `None` if it is none.
+/// Parses an operation on a name of a file; `None` if this opcode is no such operation.
 fn named(opcode: Opcode, mut body: Body<'_>) -> Option<Parsed<'_>> {
     Some(match opcode {
         Opcode::LOOKUP => body.name().map(Operation::Lookup),
@@ -612,7 +617,7 @@ fn of_file(opcode: Opcode, mut body: Body<'_>) -> Parsed<'_> {
     })
 }
 
-/// Parses an operation on extended attributes; all others are not served.
+/// Parses an operation on extended attributes. All other opcodes become [`Operation::Other`].
 fn attribute(opcode: Opcode, mut body: Body<'_>) -> Parsed<'_> {
     Ok(match opcode {
         Opcode::SETXATTR => {

@@ -8,7 +8,7 @@ use wire::fuse::{Errno, Opcode, capability, open_flag, set};
 
 use super::*;
 
-/// Returns the bytes of a text of hexadecimal numbers.
+/// Returns the bytes that a text of hexadecimal digits stands for; other characters are skipped.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()

@@ -36,7 +36,7 @@ const HOLE_BYTES: usize = 12;
 pub struct NbdClient {
     export: Box<[u8]>,
     stage: Stage,
-    /// The beginning of a message of the negotiation.
+    /// The first bytes of a message of the negotiation, until it has come whole.
     gathered: Vec<u8>,
     /// Messages of the negotiation that have not been sent.
     outbox: Vec<u8>,
@@ -57,7 +57,7 @@ enum Stage {
     Up,
 }
 
-/// The properties of the export.
+/// The properties of the export, as the server has told them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The size of the export in bytes.
@@ -72,7 +72,7 @@ pub struct Found {
     is_structured: bool,
 }
 
-/// A request that has not been answered.
+/// A request that was sent and has not been answered to its end.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     range: Range,
@@ -115,7 +115,7 @@ pub enum ClientEvent<'a> {
         cookie: u64,
         /// The offset in the read's data, in bytes.
         at: usize,
-        /// The number of zeroes.
+        /// The number of zero bytes.
         bytes: usize,
     },
     /// A request has ended.
@@ -397,7 +397,7 @@ impl NbdClient {
         Ok(ClientEvent::Ended { cookie, status })
     }
 
-    /// Does a step of the negotiation; returns `false` if the server's message is incomplete.
+    /// Does a step of the negotiation. Returns `false` if the server's next message is incomplete.
     fn negotiate(&mut self, input: &mut &[u8]) -> Result<bool, NbdRefusal> {
         if self.stage == Stage::Greeting {
             let Some(bytes) = self.gather(input, size_of::<Greeting>()) else { return Ok(false) };
@@ -479,7 +479,7 @@ impl NbdClient {
     }
 
     /// Takes bytes off the front of `input` until `need` bytes are gathered. Returns these bytes
-    /// once they have all come.
+    /// once they have all come, and `None` before.
     fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let taken = need.saturating_sub(self.gathered.len()).min(input.len());
         let (piece, rest) = input.split_at(taken);
@@ -489,7 +489,8 @@ impl NbdClient {
     }
 }
 
-/// Returns the flags with which a client answers a greeting; `None` if it is not of fixed newstyle.
+/// Returns the flags with which a client answers a greeting; `None` if the greeting is not that of
+/// fixed newstyle.
 pub(super) fn flags_for(greeting: &Greeting) -> Option<[u8; FLAGS_BYTES]> {
     let is_newstyle = greeting.magic.get() == GREETING_MAGIC
         && greeting.option_magic.get() == OPTION_MAGIC

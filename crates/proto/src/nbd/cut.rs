@@ -9,29 +9,29 @@ use super::limits::{CUTS_MAX, PIECE_BLOCKS_MAX};
 /// The operation of a request, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Reads.
+    /// Reads blocks of the export.
     Read,
     /// Writes data that the client sends.
     Write {
-        /// `true` if the data is durable before the reply.
+        /// `true` if the written range must be durable before the reply.
         fua: bool,
     },
     /// Writes zeroes like data, so that the range stays allocated.
     Fill {
-        /// `true` if the data is durable before the reply.
+        /// `true` if the written range must be durable before the reply.
         fua: bool,
     },
-    /// Discards.
+    /// Discards blocks of the export.
     Discard,
-    /// Writes zeroes.
+    /// Writes zeroes, and may deallocate the range.
     WriteZeroes {
-        /// `true` if the data is durable before the reply.
+        /// `true` if the written range must be durable before the reply.
         fua: bool,
     },
 }
 
 impl Work {
-    /// Returns the command for a range.
+    /// Returns the command that does this operation on `range`.
     pub(super) fn command(self, range: Range) -> Command {
         match self {
             Work::Read => Command::Read(range),
@@ -54,7 +54,7 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Takes the next piece as a command; `None` if nothing is left.
+    /// Takes the next piece off the front of the range, as a command; `None` if no block is left.
     pub(super) fn next(&mut self) -> Option<Command> {
         let blocks = self.range.blocks.min(PIECE_BLOCKS_MAX);
         if blocks == 0 {

@@ -4,7 +4,8 @@
 use contract::{Kind, Status};
 use wire::nbd::errno;
 
-/// Returns the error number in the reply to a request of this kind; zero for success.
+/// Returns the NBD error number of a status, for the reply to a request of this kind; zero for
+/// success.
 pub(super) fn of(status: Status, kind: Kind) -> u32 {
     match status {
         Status::Ok => 0,

@@ -117,12 +117,13 @@ impl Handshake {
         }
     }
 
-    /// Returns `true` if there is something to do without further bytes of the client.
+    /// Returns `true` if messages are to be sent, or a whole option can be processed, without
+    /// further bytes of the client.
     pub(super) fn has_more(&self) -> bool {
         self.has_news || self.holds_option()
     }
 
-    /// Returns `true` if an option has come whole that can be taken now.
+    /// Returns `true` if the gathered bytes contain a whole option that can be processed now.
     fn holds_option(&self) -> bool {
         let head = OptionHead::read_from_prefix(&self.gathered);
         self.stage == Stage::Options
@@ -130,7 +131,7 @@ impl Handshake {
             && head.is_ok_and(|(head, data)| data.len() >= head.bytes.get() as usize)
     }
 
-    /// Returns `true` if there are new messages to send.
+    /// Returns `true` if there are messages to send of which the worker was not told.
     pub(super) fn has_news(&self) -> bool {
         self.has_news
     }
@@ -156,7 +157,7 @@ impl Handshake {
         }
     }
 
-    /// Returns the number of bytes that are not sent yet.
+    /// Returns the number of bytes of messages that are still to be sent.
     pub(super) fn unsaid(&self) -> usize {
         self.outbox.len()
     }
@@ -447,7 +448,7 @@ pub(super) fn reply_head(option: OptionKind, reply: OptionReply, bytes: usize) -
     }
 }
 
-/// Returns a client's flags; `None` if unknown ones are set.
+/// Returns a client's flags, parsed from their four bytes; `None` if an unknown flag is set.
 pub(super) fn flags_of_client(bytes: &[u8]) -> Option<u16> {
     let flags = u16::try_from(u32::from_be_bytes(bytes.try_into().ok()?)).ok()?;
     (flags & !(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) == 0).then_some(flags)
@@ -458,7 +459,7 @@ fn has_no_zeroes(flags: u16) -> bool {
 }
 
 /// Takes bytes off the front of `input` until `gathered` has `need` bytes. Returns these bytes once
-/// they have all come.
+/// they have all come, and `None` before.
 fn gather<'a>(gathered: &'a mut Vec<u8>, input: &mut &[u8], need: usize) -> Option<&'a [u8]> {
     let taken = need.saturating_sub(gathered.len()).min(input.len());
     let (piece, rest) = input.split_at(taken);

@@ -10,7 +10,7 @@ pub const OPTIONS_BYTES_MAX: usize = 64 << 10;
 /// The longest name of an export, in bytes (the specification's "Conventions").
 pub const NAME_BYTES_MAX: usize = 4096;
 
-/// The most bytes of data in a read or a write.
+/// The most bytes of data in a read or a write of a client.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 /// The time in which a client has to choose an export, before its connection is ended.

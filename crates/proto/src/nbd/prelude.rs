@@ -64,7 +64,8 @@ impl ServerPrelude {
         ServerPrelude { is_required, is_fixed, stage, gathered, flags, taken: 0 }
     }
 
-    /// Processes the head of an option. Returns how the connection continues, if that is decided.
+    /// Processes the head of an option. Returns how the connection continues; `None` if further
+    /// options decide that.
     fn option(&mut self, answers: &mut Vec<u8>) -> Result<Option<Passage>, Insecurity> {
         let head = OptionHead::read_from_bytes(&self.gathered).expect("gathered to its size");
         let (kind, bytes) = (OptionKind(head.option.get()), head.bytes.get() as usize);
@@ -90,7 +91,7 @@ impl ServerPrelude {
     }
 
     /// Answers an option, after its data, if it has any (`is_bare` is `false`), has been skipped.
-    /// Returns how the connection continues, if that is decided.
+    /// Returns how the connection continues; `None` if further options decide that.
     fn answer(
         &mut self,
         kind: OptionKind,

@@ -25,19 +25,20 @@ use crate::carry::Carry;
 /// they end at once.
 const ANNOUNCEMENTS: u8 = 7;
 
-/// Zeroes that are written to ranges which are to stay allocated.
+/// The zeroes that are written where a client wants zeroes in blocks that stay allocated.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The server's end of NBD on one connection.
 #[derive(Debug)]
 pub struct NbdSession {
-    /// The negotiation, until its last message was sent.
+    /// The negotiation; `None` once its last message was sent.
     pub(super) handshake: Option<Box<Handshake>>,
     /// The export, once one was chosen.
     pub(super) export: Export,
-    /// The head that is being gathered. Empty while a payload passes.
+    /// The first bytes of the next request's head, while it has not come whole. Empty while a
+    /// payload passes.
     pub(super) carry: Carry<{ size_of::<RequestHead>() }>,
-    /// The number of bytes left of the last request's payload.
+    /// The number of bytes of the last request's payload that have not been passed on.
     pub(super) payload: u32,
     /// The source of the payload's bytes.
     pub(super) source: Source,
@@ -48,7 +49,7 @@ pub struct NbdSession {
     /// The reply to a block status that has to be sent: the request's cookie and its length in
     /// bytes.
     pub(super) extent: Option<(Tag, u32)>,
-    /// The request that is being cut.
+    /// The request that is being cut into pieces, and its blocks that have not been passed on.
     pub(super) rest: Option<Rest>,
     pub(super) cuts: Cuts,
     /// The number of requests and pieces that were passed on and have not ended.
@@ -126,7 +127,8 @@ impl NbdSession {
         NbdSession { handshake: Some(Box::new(Handshake::after(opening))), ..NbdSession::new() }
     }
 
-    /// Does a part of the negotiation. Requests after it wait until its last message was sent.
+    /// Does the next part of the negotiation. Requests that follow wait until its last message was
+    /// sent.
     fn negotiate<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         let Some(handshake) = &mut self.handshake else { return Ok(None) };
         if handshake.has_news() {
@@ -140,7 +142,8 @@ impl NbdSession {
         }
     }
 
-    /// Takes the next piece of a payload.
+    /// Returns the next piece of the payload, from `input` or of zeroes; `None` if `input` is
+    /// empty.
     fn next_payload<'a>(&mut self, input: &mut &'a [u8]) -> Option<Event<'a>> {
         let left = self.payload as usize;
         let bytes: &'a [u8] = match self.source {
@@ -160,7 +163,8 @@ impl NbdSession {
         Some(Event::Payload { bytes, end })
     }
 
-    /// Returns the next piece of the request that is being cut; `None` if the piece has to wait.
+    /// Returns the next piece of the request that is being cut; `None` if no request is being cut,
+    /// or the piece has to wait.
     fn next_piece(&mut self) -> Option<Request> {
         let rest = self.rest.as_mut()?;
         if rest.in_order && self.running > 0 {
@@ -199,7 +203,8 @@ impl NbdSession {
         Request { tag, stream, namespace, tenant: 0, command, payload_bytes, verdict }
     }
 
-    /// Decodes the next request.
+    /// Decodes the next request off the front of `input`; `None` if its head is incomplete, or if
+    /// [`begin`](NbdSession::begin) returns none.
     fn next_request(&mut self, input: &mut &[u8]) -> Result<Option<Request>, Fatal> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)

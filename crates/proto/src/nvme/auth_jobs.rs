@@ -60,7 +60,7 @@ impl AuthJobs {
         self.jobs.push_back(job);
     }
 
-    /// Takes the oldest computation.
+    /// Takes the oldest computation; `None` if no authentication waits for one.
     pub(super) fn pop(&mut self) -> Option<Job> {
         self.jobs.pop_front()
     }
@@ -100,7 +100,8 @@ impl AuthJobs {
         self.jobs.retain(|job| job.place != place);
     }
 
-    /// Replaces the place of a queue in the computation that waits for it.
+    /// Changes the place of a queue from `from` to `to` in the computation that the queue waits
+    /// for.
     pub(super) fn relocate(&mut self, from: Place, to: Place) {
         self.jobs.iter_mut().filter(|job| job.place == from).for_each(|job| job.place = to);
     }

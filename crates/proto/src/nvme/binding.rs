@@ -48,7 +48,8 @@ impl Answer {
         Answer { cid, status, result: 0 }
     }
 
-    /// Returns the completion queue entry with this head pointer.
+    /// Returns the completion queue entry of this answer, with the submission queue's head pointer
+    /// `sq_head`.
     pub fn completion(&self, sq_head: u16) -> Completion {
         Completion {
             result: U64::new(self.result),
@@ -115,7 +116,7 @@ pub enum Fused {
     First,
     /// The write.
     Second {
-        /// The identifier of its compare.
+        /// The identifier of the compare command, the other half of the fused operation.
         first: CommandId,
     },
 }

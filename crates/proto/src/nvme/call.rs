@@ -22,14 +22,14 @@ pub(super) struct Call<'a> {
     pub(super) now: Instant,
     /// Data for the host; empty at first.
     pub(super) out: &'a mut Vec<u8>,
-    /// Unpredictable bytes if the command needs them; else zeroes.
+    /// Unpredictable bytes if [the command needs them](needs_chance); else zeroes.
     pub(super) chance: [u8; CHANCE_BYTES],
 }
 
 /// The outcome of a command that the controller has carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// The command has ended with this result.
+    /// The command has succeeded with this command-specific result.
     Result(u64),
     /// The command waits for its answer.
     Parked,
@@ -37,7 +37,7 @@ pub(super) enum Done {
     Closing,
 }
 
-/// Returns `true` if a command needs unpredictable bytes.
+/// Returns `true` if a command needs unpredictable bytes, as Authentication Send does.
 pub(super) fn needs_chance(entry: &Submission) -> bool {
     let kind = FabricsCommand::of(entry).kind;
     entry.opcode == FABRICS_OPCODE && kind == FabricsKind::AUTHENTICATION_SEND

@@ -102,8 +102,9 @@ impl Controller {
         self.link.cntlid
     }
 
-    /// Starts, changes or stops the keep-alive timer. The timeout is rounded up to
-    /// [`KEEP_ALIVE_UNIT`].
+    /// Starts, changes or stops the keep-alive timer. The timeout of `millis` milliseconds is
+    /// rounded up to [`KEEP_ALIVE_UNIT`]; zero means none, or [`DISCOVERY_IDLE`] for a discovery
+    /// controller.
     pub(super) fn set_keep_alive(&mut self, millis: u32, now: Instant) {
         let unit = KEEP_ALIVE_UNIT.as_millis() as u32;
         let timeout = match (millis, self.association.kind) {

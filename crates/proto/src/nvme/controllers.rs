@@ -59,12 +59,12 @@ impl Controllers {
         self.all.len()
     }
 
-    /// Returns a controller, if it exists.
+    /// Returns the controller of this identifier; `None` if there is none.
     pub(super) fn find(&self, cntlid: u16) -> Option<&Controller> {
         self.all.get(&cntlid)
     }
 
-    /// Returns a controller for changes, if it exists.
+    /// Returns the controller of this identifier for changes; `None` if there is none.
     pub(super) fn find_mut(&mut self, cntlid: u16) -> Option<&mut Controller> {
         self.all.get_mut(&cntlid)
     }
@@ -85,7 +85,7 @@ impl Controllers {
         self.all.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)
     }
 
-    /// Returns the record of a queue, if it exists.
+    /// Returns the record of a queue for changes; `None` if the controller or the queue has ended.
     pub(super) fn record_mut(&mut self, cntlid: u16, queue: u16) -> Option<&mut Record> {
         self.all.get_mut(&cntlid)?.queues.get_mut(&queue)
     }
@@ -95,7 +95,7 @@ impl Controllers {
         self.all.insert(controller.cntlid(), controller);
     }
 
-    /// Removes a controller, if it exists.
+    /// Removes the controller of this identifier, and returns it; `None` if there is none.
     pub(super) fn remove(&mut self, cntlid: u16) -> Option<Controller> {
         self.all.remove(&cntlid)
     }
@@ -155,7 +155,8 @@ impl Controllers {
         }
     }
 
-    /// Tells these hosts' controllers that a namespace was attached, detached or changed.
+    /// Tells the controllers of the set `hosts` at a subsystem that a namespace was attached,
+    /// detached or changed.
     pub(super) fn namespace_changed(
         &mut self,
         mail: &mut Mail,
@@ -174,8 +175,8 @@ impl Controllers {
         }
     }
 
-    /// Notes that these hosts' controllers know a removed namespace by this identifier, until they
-    /// identify a new one. Called before they are told of the change.
+    /// Notes that the controllers of the set `hosts` know a removed namespace by this identifier,
+    /// until their hosts identify a new one. Called before they are told of the change.
     pub(super) fn namespace_removed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
         for controller in self.all.values_mut() {
             let association = &controller.association;

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The counts of a queue. One worker adds to them, and any thread may read them.
+/// The counts of a queue's reads, writes and failures since its start. One worker adds to them, and
+/// any thread may read them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     reads: AtomicU64,
@@ -25,7 +26,7 @@ impl Counts {
         add(&self.blocks_written, u64::from(blocks));
     }
 
-    /// Counts a failure of the device.
+    /// Counts a command that the device has failed.
     pub(super) fn add_media_error(&self) {
         add(&self.media_errors, 1);
     }
@@ -61,20 +62,20 @@ fn add(counter: &AtomicU64, more: u64) {
 /// The counts of one or several queues at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Reads that succeeded.
+    /// The number of reads that succeeded.
     pub reads: u64,
-    /// Writes that succeeded.
+    /// The number of writes that succeeded.
     pub writes: u64,
-    /// Blocks of 512 bytes read.
+    /// The number of blocks of 512 bytes that were read.
     pub blocks_read: u64,
-    /// Blocks of 512 bytes written.
+    /// The number of blocks of 512 bytes that were written.
     pub blocks_written: u64,
-    /// Commands that the device failed.
+    /// The number of commands that the device has failed.
     pub media_errors: u64,
 }
 
 impl Sum {
-    /// Adds other counts to these.
+    /// Adds each count of `other` to the count of this sum.
     pub(super) fn add(&mut self, other: Sum) {
         self.reads += other.reads;
         self.writes += other.writes;

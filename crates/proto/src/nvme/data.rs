@@ -18,7 +18,8 @@ pub(super) fn described(entry: &Submission) -> Result<usize, Status> {
 }
 
 /// Checks that the data pointer describes exactly `bytes` bytes. Descriptors that are longer than
-/// the data are not supported, as Identify Controller says. Any descriptor will do for no data.
+/// the data are not supported, as Identify Controller says. For no data, any descriptor of length
+/// zero will do.
 pub(super) fn expect(entry: &Submission, bytes: usize) -> Result<(), Status> {
     if bytes == 0 && entry.data.length.get() == 0 {
         return Ok(());

@@ -62,9 +62,10 @@ pub(super) struct Entrance {
     /// `true` if a queue has ended while another thread was inside. That thread then removes the
     /// queue's record.
     has_left: AtomicBool,
-    /// By worker: `true` if actions wait for it.
+    /// For each worker, by its number: `true` if actions of controllers wait for it.
     mail: Box<[AtomicBool]>,
-    /// The time at which the next timer may expire, in nanoseconds; `u64::MAX` for never.
+    /// The time at which the next timer may expire, in nanoseconds of the server's clock;
+    /// `u64::MAX` for never.
     expires_at: AtomicU64,
     pub(super) environment: Box<dyn Environment>,
 }

@@ -1,4 +1,4 @@
-//! The error log of a controller.
+//! The error log of a controller (Base 5.16.1.2): the last errors of commands.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -15,7 +15,7 @@ pub(super) const ERROR_ENTRIES: usize = 64;
 /// The last errors of a controller, in a ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
-    /// The number of errors so far.
+    /// The number of errors since the controller was created.
     count: u64,
     /// The entries: entry `n` is at `(n - 1) % ERROR_ENTRIES`; `entries.len() ≤ ERROR_ENTRIES`.
     entries: Vec<ErrorEntry>,
@@ -57,7 +57,7 @@ impl ErrorLog {
 /// is needed again.
 #[derive(Debug)]
 pub(super) struct ErrorRing {
-    /// The number of errors so far.
+    /// The number of errors since the controller was created.
     count: AtomicU64,
     /// The entries: entry `n` is at `(n - 1) % ERROR_ENTRIES`.
     entries: [RingEntry; ERROR_ENTRIES],
@@ -112,7 +112,7 @@ impl ErrorRing {
         self.count.store(log.count, Ordering::Relaxed);
     }
 
-    /// Returns the number of errors so far.
+    /// Returns the number of errors since the controller was created.
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -158,7 +158,8 @@ impl RingEntry {
         self.number.store(number, Ordering::Release);
     }
 
-    /// Reads the error of this number, if it is in its place and was not overwritten meanwhile.
+    /// Reads the error of this number; `None` if the place has another one, or was overwritten
+    /// during the read.
     fn read(&self, number: u64) -> Option<ErrorEntry> {
         if self.number.load(Ordering::Acquire) != number {
             return None;

@@ -20,7 +20,7 @@ const OF_TEMPERATURE: u32 = 1 << 1;
 /// The events of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Events {
-    /// The notices that the host has enabled (feature 0Bh).
+    /// The notices and warnings that the host has enabled, as bits of feature 0Bh.
     pub(super) wanted: u32,
     /// Event requests, oldest first; at most [`EVENT_REQUESTS_MAX`].
     requests: Vec<CommandId>,
@@ -31,7 +31,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Adds an event request. Returns `false` if there are too many.
+    /// Adds an event request. Returns `false` if [`EVENT_REQUESTS_MAX`] of them wait already.
     pub(super) fn park(&mut self, cid: CommandId) -> bool {
         let fits = self.requests.len() < EVENT_REQUESTS_MAX;
         if fits {

@@ -55,7 +55,7 @@ pub(super) struct SeenNamespace {
     pub(super) access: AnaState,
 }
 
-/// A queue of an exported controller.
+/// The state of a queue of an exported controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExportedQueue {
     pub(super) id: u16,

@@ -90,8 +90,8 @@ pub(super) fn set_features(
     }
 }
 
-/// Grants I/O queues (Base 5.27.1.5). `wanted` has the zero-based numbers of submission queues (low
-/// half) and of completion queues (high half).
+/// Grants I/O queues to the host (Number of Queues, Base 5.27.1.5). `wanted` has the zero-based
+/// numbers of submission queues (low half) and of completion queues (high half).
 fn set_queues(state: &mut State, cntlid: u16, wanted: u32) -> Result<Done, Status> {
     let most = state.inventory.limits().io_queues_max;
     let controller = state.controllers.get_mut(cntlid)?;

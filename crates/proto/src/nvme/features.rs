@@ -37,7 +37,8 @@ pub(super) struct Features {
     /// The timestamp in milliseconds, the time at which it was set, and its origin: 0 for a reset,
     /// 1 for the host.
     pub(super) timestamp: (u64, Instant, u8),
-    /// The reservation notices that are disabled, for every namespace.
+    /// The kinds of reservation notices that the host has disabled for all namespaces, as bits of
+    /// feature Reservation Notification Mask.
     pub(super) reservation_mask: u32,
 }
 
@@ -91,14 +92,15 @@ impl Features {
         if is_whole { Ok(features) } else { Err(Unfit::Value("feature")) }
     }
 
-    /// Returns `true` if a temperature has reached the upper or the lower threshold.
+    /// Returns `true` if a temperature of `kelvin` has reached the upper or the lower threshold.
     pub(super) fn is_beyond_a_threshold(&self, kelvin: u16) -> bool {
         let [over, under] = self.temperature;
         let kelvin = u32::from(kelvin);
         kelvin >= over || kelvin <= under
     }
 
-    /// Sets a threshold of the composite temperature (Base 5.27.1.3).
+    /// Sets a threshold of the composite temperature, as dword 11 of Set Features says it (Base
+    /// 5.27.1.3).
     pub(super) fn set_temperature(&mut self, value: u32) -> Result<(), Status> {
         let (sensor, under) = (value >> 16 & 0xf, value >> 20 & 3);
         match (sensor, under) {
@@ -110,7 +112,8 @@ impl Features {
         }
     }
 
-    /// Returns the present timestamp.
+    /// Returns the value of feature Timestamp at time `now`: the milliseconds that were set, and
+    /// those since then.
     pub(super) fn timestamp(&self, now: Instant) -> Timestamp {
         let (millis, set_at, origin) = self.timestamp;
         let millis = millis + now.since(set_at).as_millis() as u64;

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::config::Nqn;
 
-/// Maximum number of hosts with generations of their own.
+/// The most hosts that have a generation of their own.
 const HOSTS_MAX: usize = 1024;
 
 /// The generation of the discovery log for each host that has read it. Separate generations keep a
@@ -48,8 +48,8 @@ impl Generations {
         self.of.iter_mut().filter(|(host, _)| whom(host)).for_each(|(_, own)| *own += 1);
     }
 
-    /// Raises the host's generation to at least this one, which the host was told by another
-    /// process.
+    /// Raises the host's generation to at least `generation`, which another process has told the
+    /// host.
     pub(super) fn raise(&mut self, host: &Nqn, generation: u64) {
         self.keep(host);
         let own = self.of.entry(host.clone()).or_insert(generation);

@@ -20,8 +20,8 @@ use crate::takeover::Unfit;
 
 /// Moves of queues between workers.
 impl Fabric {
-    /// Takes the moving queue of this number for a worker, whose connection
-    /// [settles](Queue::settle) it. Returns `None` if there is no such queue.
+    /// Takes the moving queue of this number for `worker`, which then [tells the queue its
+    /// connection](Queue::settle). Returns `None` if there is no such queue.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -111,7 +111,7 @@ impl Fabric {
         self.with(|state| state.migrations.forget_exported(cntlid));
     }
 
-    /// Cancels the export of a controller, which stays here.
+    /// Cancels the export of a controller, which stays in this process.
     pub fn cancel_export(&self, cntlid: u16, now: Instant) {
         self.with(|state| export::cancel(state, cntlid, now));
         self.watch(now);

@@ -346,7 +346,7 @@ fn fill(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<Done, Status> {
     Ok(Done::Result(0))
 }
 
-/// Returns ASCII text, padded with spaces or cut to the size of a field.
+/// Returns ASCII text as a field of `BYTES` bytes, padded with spaces or cut.
 pub(super) fn padded<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     let mut field = [b' '; BYTES];
     let len = text.len().min(BYTES);

@@ -58,7 +58,8 @@ pub(super) struct Served {
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
-    /// The globally unique identifiers of the namespaces.
+    /// The globally unique identifiers of all namespaces of the subsystem, none of which may be
+    /// given twice.
     taken: BTreeSet<Name>,
     /// The state of an ANA group through a port, with the number of its changes. An absent group is
     /// optimized. Each group has its own count, so that a host learns nothing of groups that it
@@ -176,7 +177,7 @@ impl Inventory {
         self.ports.remove(&id).map(drop).ok_or(Refusal::NoPort(id))
     }
 
-    /// Returns a host's entry, if it has one.
+    /// Returns a host's entry, with its tenant and keys; `None` if it has no entry.
     pub(super) fn host(&self, nqn: &Nqn) -> Option<&Host> {
         self.hosts.get(nqn)
     }
@@ -208,7 +209,7 @@ impl Inventory {
         self.subsystems.values()
     }
 
-    /// Returns a subsystem, if it exists.
+    /// Returns the subsystem of this name; `None` if there is none.
     pub(super) fn subsystem(&self, nqn: &Nqn) -> Option<&Served> {
         self.subsystems.get(nqn)
     }
@@ -371,7 +372,8 @@ impl Inventory {
             .map(|(nsid, attached)| (*nsid, attached))
     }
 
-    /// Returns a namespace if the host of an association may see it.
+    /// Returns a namespace by its identifier; `None` if it does not exist, or the association's
+    /// host may not see it.
     pub(super) fn namespace_of(&self, association: &Association, nsid: u32) -> Option<&Attached> {
         let attached = self.subsystems.get(&association.subsystem)?.namespaces.get(&nsid)?;
         attached.config.hosts.contain(&association.host).then_some(attached)
@@ -391,7 +393,7 @@ impl Inventory {
         all.any(|attached| attached.config.id == id)
     }
 
-    /// Adds the counts of queues that end to their host's counts.
+    /// Adds the counts of a queue or controller that ends to the counts kept for its host.
     pub(super) fn retire(&mut self, association: &Association, sum: Sum) {
         let Some(subsystem) = self.subsystems.get_mut(&association.subsystem) else { return };
         let retired = &mut subsystem.retired;
@@ -400,7 +402,8 @@ impl Inventory {
         }
     }
 
-    /// Returns the counts of reads and writes of the ended queues of an association's host.
+    /// Returns the summed counts of the ended queues that an association's host had at its
+    /// subsystem.
     pub(super) fn retired_of(&self, association: &Association) -> Sum {
         let served = self.subsystems.get(&association.subsystem);
         let retired = served.and_then(|served| served.retired.get(&association.host));
@@ -436,7 +439,7 @@ fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
     Err(Refusal::Blocks(namespace.nsid))
 }
 
-/// An identifier of a namespace: the kind of identifier and its bytes.
+/// A globally unique identifier of a namespace: its kind (0 UUID, 1 NGUID, 2 EUI-64) and its value.
 type Name = (u8, u128);
 
 /// Returns the globally unique identifiers that a namespace has. No two namespaces of a subsystem

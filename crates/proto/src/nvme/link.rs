@@ -8,7 +8,7 @@ use wire::nvme::Status;
 
 use super::errors::ErrorRing;
 
-/// The atomics of a controller that its queues read.
+/// The atomics that a controller shares with its queues, which belong to several workers.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) cntlid: u16,
@@ -23,9 +23,10 @@ pub(super) struct Link {
     writes_through: AtomicBool,
     /// `true` if the queues may move to another process.
     is_exporting: AtomicBool,
-    /// The number of changes to what the controller may reach.
+    /// A number that grows with each change of the namespaces or rights that the controller has.
     generation: AtomicU64,
-    /// The number of withdrawn rights, each of which is also a change.
+    /// The number of times that the controller's host has lost rights. Each is a change of
+    /// `generation`, too.
     losses: AtomicU64,
     /// The errors of the controller's commands.
     pub(super) errors: ErrorRing,
@@ -46,8 +47,8 @@ impl Link {
         }
     }
 
-    /// Notes that a command came. Writes once in a keep-alive period, so that queues do not contend
-    /// for the cache line.
+    /// Notes that a command came. Writes only once between two checks of the keep-alive timer, so
+    /// that queues do not contend for the cache line.
     pub(super) fn hear(&self) {
         if !self.heard.load(Ordering::Relaxed) {
             self.heard.store(true, Ordering::Relaxed);
@@ -110,8 +111,8 @@ impl Link {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Counts a withdrawal of rights, after the [change](Link::change). From now on a read is
-    /// answered only if its host still has the right to read.
+    /// Counts a withdrawal of the host's rights. To be called after [`change`](Link::change). From
+    /// now on a read is answered only if its host still has the right to read.
     pub(super) fn lose(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
@@ -143,7 +144,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) generation: u64,
-    /// The number of withdrawals that the view includes.
+    /// The number of the host's [losses](Link::losses) that the view takes into account.
     pub(super) losses: u64,
     /// The namespaces, ordered by identifier.
     pub(super) namespaces: Box<[Seen]>,

@@ -23,7 +23,7 @@ use super::{discovery, features};
 /// The most bytes that one Get Log Page transfers, as any command.
 const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
 
-/// The bit "Retain Asynchronous Event": reading the page does not end the event's mask.
+/// The bit "Retain Asynchronous Event" in dword 10: reading the page does not unmask its event.
 const RETAIN: u32 = 1 << 15;
 
 /// The most namespaces that the Changed Namespace List can name.
@@ -78,7 +78,7 @@ pub(super) fn get_log_page(
     Ok(Done::Result(0))
 }
 
-/// Returns a whole log page.
+/// Returns all bytes of a log page, from which the host's part is cut.
 fn log(
     state: &State,
     controller: &Controller,
@@ -107,7 +107,7 @@ fn log(
     })
 }
 
-/// Notes that the host has read a log page, which ends the mask of its events.
+/// Notes that the host has read a log page, which unmasks the page's events.
 fn page_was_read(state: &mut State, cntlid: u16, page: LogPage) {
     let State { controllers, mail, .. } = state;
     let Some(controller) = controllers.find_mut(cntlid) else { return };

@@ -1,4 +1,4 @@
-//! Actions that wait until their worker fetches them.
+//! Actions of controllers, such as answers and closes, that wait until their worker fetches them.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use super::binding::{Action, Answer, CloseReason, Place};
 /// The worker number of a place whose queue moves between workers.
 pub(super) const NO_WORKER: u16 = u16::MAX;
 
-/// Actions that wait for the workers to fetch them.
+/// The actions of all controllers that workers have not fetched yet.
 #[derive(Debug)]
 pub(super) struct Mail {
     boxes: Vec<Vec<Action>>,

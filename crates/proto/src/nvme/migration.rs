@@ -54,7 +54,7 @@ impl Migrations {
         self.begun
     }
 
-    /// Returns the queue that moves under this number.
+    /// Returns the queue that moves under this number; `None` if there is none.
     pub(super) fn find(&self, number: u64) -> Option<&DetachedQueue> {
         self.queues.get(&number)
     }
@@ -64,7 +64,7 @@ impl Migrations {
         self.queues.insert(number, queue);
     }
 
-    /// Removes the queue that moves under this number.
+    /// Removes the queue that moves under this number, and returns it; `None` if there is none.
     pub(super) fn remove(&mut self, number: u64) -> Option<DetachedQueue> {
         self.queues.remove(&number)
     }
@@ -83,7 +83,8 @@ impl Migrations {
         self.handed_over.remove(&cntlid);
     }
 
-    /// Takes back a controller that was handed over; its moving queues keep their numbers.
+    /// Takes back a controller that was handed over, with its moving queues, which keep their
+    /// numbers. Returns `None` if there is none.
     pub(super) fn take_back(&mut self, cntlid: u16) -> Option<Controller> {
         let (controller, queues) = self.handed_over.remove(&cntlid)?;
         self.queues.extend(queues);
@@ -110,13 +111,14 @@ impl Migrations {
         by_id
     }
 
-    /// Takes an expected controller, with the numbers of its queues.
+    /// Takes an expected controller, with the numbers of its queues; `None` if none of this
+    /// identifier is expected.
     pub(super) fn take_expected(&mut self, cntlid: u16) -> Option<(ExportedController, Vec<u64>)> {
         self.expected.remove(&cntlid)
     }
 }
 
-/// Returns the place at which the actions of a moving queue are kept.
+/// Returns the place at which the actions of the moving queue of this number are kept.
 pub(super) fn moving_place(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
     Place { worker: NO_WORKER, conn, address }

@@ -37,7 +37,7 @@ pub struct Queue {
     head: u16,
     /// A fused compare that waits for its write.
     first: Option<Io>,
-    /// A fused compare whose write did not come.
+    /// The answer of a fused compare whose write did not come, until it is sent.
     orphan: Option<Answer>,
     ranges: Vec<Range>,
     /// `true` once the queue is moving: dropping it then ends nothing.
@@ -180,8 +180,8 @@ impl Queue {
         self.view.generation
     }
 
-    /// Returns the step that a submission requires. After [`Step::Busy`] the submission has to be
-    /// repeated.
+    /// Parses a submission, and returns the next step for it. After [`Step::Busy`] the submission
+    /// has to be repeated.
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();
         if self.made.id != 0 && self.refresh().is_err() {
@@ -365,7 +365,7 @@ impl Queue {
         }
     }
 
-    /// Fetches the view anew if it has changed.
+    /// Fetches the queue's view of the namespaces anew if the controller's has changed.
     fn refresh(&mut self) -> Result<(), Busy> {
         if self.made.link.generation() != self.view.generation {
             self.view = self.fabric.view(self.made.link.cntlid, self.worker)?;
@@ -384,7 +384,7 @@ impl Queue {
         self.sees(io)
     }
 
-    /// Checks whether the view admits a command.
+    /// Checks whether the queue's present view of the namespaces admits a command of this kind.
     fn sees(&self, io: &Io) -> Result<(), Status> {
         let seen = self.view.find(io.nsid).filter(|seen| seen.namespace == io.namespace);
         let seen = seen.ok_or(Status::INVALID_NAMESPACE.dnr())?;

@@ -16,9 +16,9 @@ use super::link::Link;
 /// The kind of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An I/O controller.
+    /// An I/O controller, which gives a host access to namespaces.
     Io,
-    /// A discovery controller.
+    /// A discovery controller, which tells a host the subsystems that it may connect to.
     Discovery,
 }
 
@@ -82,14 +82,14 @@ pub(super) struct PutOff {
     pub(super) chance: [u8; CHANCE_BYTES],
 }
 
-/// An Authentication Receive that waits for a computation.
+/// An Authentication Receive command that waits for the controller's next message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) cid: CommandId,
     pub(super) room: usize,
 }
 
-/// The controller's record of one of its queues.
+/// The controller's record of one of its queues, with its place, its authentication and its counts.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) place: Place,
@@ -112,7 +112,7 @@ pub(super) struct Record {
     pub(super) waiting: Option<Waiting>,
     /// A negotiation that is delayed because of earlier failures.
     pub(super) put_off: Option<PutOff>,
-    /// The time at which the last negotiation arrived.
+    /// The time at which the host's last negotiation message was processed.
     pub(super) negotiated_at: Instant,
 }
 

@@ -33,11 +33,11 @@ pub struct ControllerInfo {
     pub cntlid: u16,
     /// The controller's kind.
     pub kind: Kind,
-    /// The subsystem.
+    /// The subsystem's name.
     pub subsystem: Nqn,
-    /// The port.
+    /// The port through which the host has connected.
     pub port: PortId,
-    /// The host.
+    /// The host's name.
     pub host: Nqn,
     /// The host's identifier.
     pub host_id: HostId,
@@ -49,14 +49,14 @@ pub struct ControllerInfo {
     pub created: Instant,
     /// The number of errors that the controller has reported to its host.
     pub errors: u64,
-    /// The queues.
+    /// The controller's present queues, ordered by identifier.
     pub queues: Vec<QueueInfo>,
 }
 
 /// The reservation of a namespace, as it is stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// The subsystem.
+    /// The name of a subsystem that exports the namespace.
     pub subsystem: Nqn,
     /// The namespace's identifier in the subsystem.
     pub nsid: u32,

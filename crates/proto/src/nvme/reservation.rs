@@ -271,7 +271,7 @@ impl Reservation {
     }
 }
 
-/// The notices that a change causes.
+/// The notices that a change of a reservation causes, each for one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) notices: Vec<(ReservationNoticeKind, Registrant)>,
@@ -301,7 +301,7 @@ fn notices(
 /// Reservation notices that wait for a controller's host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notices {
-    /// The number of all notices so far.
+    /// The number of notices since the controller was created.
     pub(super) count: u64,
     /// The notices that the host has not read, oldest first: number, kind and namespace identifier.
     pub(super) waiting: VecDeque<(u64, ReservationNoticeKind, u32)>,

@@ -29,7 +29,7 @@ pub(super) struct Reservations {
     /// The reservations, by namespace. Every subsystem that exports a namespace shares its
     /// reservation.
     all: BTreeMap<NamespaceId, Reservation>,
-    /// The number of changes of reservations so far.
+    /// The number of changes of reservations since the fabric was created.
     changes: u64,
     /// `true` if the program stores persistent reservations, so that answers to their changes wait
     /// for it.
@@ -41,7 +41,7 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// Returns the reservation of a namespace, if there ever was one.
+    /// Returns the reservation of a namespace; `None` if it never had one.
     pub(super) fn find(&self, id: NamespaceId) -> Option<&Reservation> {
         self.all.get(&id)
     }
@@ -71,7 +71,7 @@ impl Reservations {
         self.all.retain(|id, _| is_exported(*id));
     }
 
-    /// Returns the number of changes of reservations so far.
+    /// Returns the number of changes of reservations since the fabric was created.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -152,7 +152,7 @@ impl Reservations {
         }
     }
 
-    /// Redirects the answers for one place to another.
+    /// Redirects the answers for the connection at place `from` to the one at `to`.
     pub(super) fn relocate(&mut self, from: Place, to: Place) {
         let waiting = self.unanswered.iter_mut().filter_map(|one| one.to.as_mut());
         waiting.filter(|(at, _)| *at == from).for_each(|(at, _)| *at = to);

@@ -200,7 +200,7 @@ impl State {
         self.controllers.discovery_changed(&mut self.mail, whom);
     }
 
-    /// Tells these hosts that a namespace was attached, detached or changed.
+    /// Tells the hosts of the set `hosts` that a namespace was attached, detached or changed.
     pub(super) fn namespace_changed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
         self.controllers.namespace_changed(&mut self.mail, subsystem, nsid, hosts);
     }

@@ -39,7 +39,7 @@ const FROM_HOSTS: &[Kind] = &[
     Kind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
-/// The peer of a connection, and the way by which it came.
+/// The peer of a connection, and the port (listener) by which it came.
 #[derive(Debug)]
 struct Peer {
     port: PortId,
@@ -53,7 +53,7 @@ struct Peer {
 /// The queue of a migrated session, until its controller knows the session's new connection.
 #[derive(Debug, Default)]
 struct Arriving {
-    /// The number under which the queue arrives.
+    /// The number under which the queue arrives; `None` once it is claimed, or without a queue.
     number: Option<u64>,
     /// `true` if the queue comes from another process.
     is_foreign: bool,
@@ -69,7 +69,7 @@ struct Blocked {
     data_bytes: usize,
 }
 
-/// The tenant that was announced for the last request.
+/// The tenant that the session has announced to the worker for its last request.
 #[derive(Debug, Default)]
 struct Charged {
     /// The tenant; `None` means the connection's tenant.
@@ -114,7 +114,7 @@ pub struct ControllerSession {
     phase: Phase,
     framer: Framer,
     style: Style,
-    /// The queue, after a successful Connect.
+    /// The connection's queue; `None` before a successful Connect.
     queue: Option<Queue>,
     arriving: Arriving,
     /// `true` if the host has disabled flow control of its submission queue. Data may then report
@@ -123,14 +123,14 @@ pub struct ControllerSession {
     charged: Charged,
     /// The epoch of the queue's fence under which the current command is permitted.
     as_of: u32,
-    /// The destination of the current PDU's data.
+    /// The destination of the data of the PDU whose header came last.
     data: Data,
     exchanges: Exchanges,
     /// Events without bytes of their own, oldest first, which the next calls of
     /// [`Session::next_event`] return.
     pending: VecDeque<Pending>,
     own: OwnCommands,
-    /// The end of the connection, which [`Speaks::attend`] reports.
+    /// The reason to end the connection, which [`Speaks::attend`] reports; `None` while it goes on.
     goodbye: Option<Fatal>,
     outbox: Outbox,
 }
@@ -221,7 +221,8 @@ impl ControllerSession {
         }
     }
 
-    /// Processes a command's capsule. Returns its event, or `None` if it has none yet.
+    /// Processes a command's capsule. Returns its event; `None` if its data has to come first, or
+    /// if the fabric is busy.
     #[inline]
     fn command(
         &mut self,
@@ -367,7 +368,8 @@ impl ControllerSession {
         check_range(&data, head.data_bytes as usize, came, wanted)
     }
 
-    /// Passes data of a PDU on to its destination. Returns the event that this causes, if any.
+    /// Passes data of a PDU on to its destination. Returns the event that this causes; `None` if it
+    /// causes none.
     fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
         match self.data {
             Data::Skipped => None,
@@ -670,8 +672,8 @@ fn check_range(
     Ok(())
 }
 
-/// Returns `true` if the capsule carries the command's payload; otherwise the payload, if there is
-/// any, has to be requested.
+/// Returns `true` if the capsule carries the command's payload of `wanted` bytes. Otherwise the
+/// payload, if there is any, has to be requested. Fails if the data pointer does not fit.
 fn carries(entry: &Submission, data_bytes: usize, wanted: usize) -> Result<bool, NvmeStatus> {
     let said = entry.data.length.get() as usize;
     match entry.data.kind {

@@ -1,4 +1,4 @@
-//! Encoding of outgoing PDUs, for both ends.
+//! Encoding of outgoing NVMe/TCP PDUs, for both ends.
 
 use alloc::vec::Vec;
 
@@ -98,7 +98,7 @@ impl Style {
     }
 }
 
-/// A few headers, with the padding and digests around data.
+/// Headers of one or two PDUs in a buffer, with the padding and digests around data.
 pub(super) struct Line {
     bytes: [u8; HEAD_BYTES_MAX],
     len: usize,
@@ -149,7 +149,7 @@ impl Line {
         }
     }
 
-    /// Appends zeroes up to the offset of data.
+    /// Appends zeroes from the end of a header of `header_bytes` bytes up to the offset of data.
     pub(super) fn pad(&mut self, header_bytes: usize, style: &Style) {
         self.len += style.data_offset(header_bytes) - header_bytes - style.digests.header_bytes();
     }
@@ -221,7 +221,7 @@ impl Outbox {
         self.bytes.extend_from_slice(bare(style, header).bytes());
     }
 
-    /// Appends a command's data and its completion.
+    /// Appends the PDUs with a command's data, then the PDU with its completion.
     pub(super) fn answer(&mut self, style: &Style, completion: &Completion, data: &[u8]) {
         let cid = completion.cid.get();
         let pieces = data.chunks(OWN_DATA_BYTES_MAX).enumerate();

@@ -1,4 +1,5 @@
-//! Splits the stream of PDUs, cut at any byte, into whole verified headers and pieces of data.
+//! Splits a stream of NVMe/TCP PDUs, cut at any byte, into whole verified headers and pieces of
+//! data.
 //!
 //! Deliberately left out: the meaning of a PDU, and when it may come.
 
@@ -117,7 +118,7 @@ impl Offending {
 /// A violation of the protocol, and the offending header.
 pub(super) type Blame = Box<(Broken, Offending)>;
 
-/// The next part of a stream.
+/// The next part of a stream of PDUs.
 pub(super) enum Part<'a, 'r> {
     /// The header of a PDU.
     Head(Head<'r>),
@@ -126,7 +127,7 @@ pub(super) enum Part<'a, 'r> {
     Data { bytes: &'a [u8], end: Option<Status> },
 }
 
-/// The receiving direction of a connection.
+/// The receiving direction of a connection, which splits the stream into headers and data.
 #[derive(Debug)]
 pub(super) struct Framer {
     /// The PDUs that the peer may send, with their header sizes and largest data.
@@ -137,7 +138,7 @@ pub(super) struct Framer {
     carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
     /// The number of bytes of the current PDU's data that have not come.
     left: u32,
-    /// The checksum of the data so far.
+    /// The checksum of the current PDU's data so far.
     crc: Crc32c,
     /// `true` if a digest follows this PDU's data.
     has_digest: bool,
@@ -213,7 +214,8 @@ impl Framer {
         to.string(self.carry.bytes())
     }
 
-    /// Restores a framer that continues where a serialized one stopped.
+    /// Restores a framer, serialized by [`Framer::put`], that continues where the other has
+    /// stopped.
     pub(super) fn take(
         table: &'static [Kind],
         digests: Digests,
@@ -237,7 +239,7 @@ impl Framer {
         self.state != State::Head || !self.carry.is_empty()
     }
 
-    /// Returns `true` if a header has come whose data has not all come.
+    /// Returns `true` if a header has come whose data or data digest has not all come.
     pub(super) fn is_behind_head(&self) -> bool {
         self.state != State::Head
     }

@@ -91,9 +91,10 @@ pub struct HostSession {
     data_bytes_max: usize,
     /// Commands in progress, by identifier.
     commands: Box<[Option<InProgress>]>,
-    /// The command whose data is coming, and whether that data reports success.
+    /// The command whose data is coming, and `true` if that data reports the command's success.
     receiving: Option<(CommandId, bool)>,
-    /// A command whose data has reported its success; the next call returns its end.
+    /// A command whose data has reported its success. The next call of
+    /// [`next_event`](HostSession::next_event) returns its end.
     implied: Option<CommandId>,
     outbox: Outbox,
 }

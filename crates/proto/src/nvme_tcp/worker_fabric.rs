@@ -1,4 +1,4 @@
-//! The connection between one worker's sessions and their fabric.
+//! The access of one worker's NVMe/TCP sessions to the fabric that all workers share.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -154,7 +154,7 @@ impl WorkerFabric {
         }
     }
 
-    /// Takes the next action for this connection.
+    /// Takes the oldest action that waits for this connection; `None` if there is none.
     pub(super) fn take(&self, conn: ConnId) -> Option<Action> {
         let mut inbox = self.inbox.borrow_mut();
         let own = inbox.mail.get_mut(&conn)?;

@@ -1,4 +1,5 @@
-//! The client's end of a connection: frames the server's messages, and encodes requests.
+//! The client's end of a connection of protocol `reflex`: splits the server's bytes into messages,
+//! and encodes requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ const GATHERED_BYTES_MAX: usize = contract::HEAD_BYTES_MAX;
 
 const _: () = assert!(size_of::<ReplyHead>() + size_of::<HelloBody>() <= GATHERED_BYTES_MAX);
 
-/// An event from the server.
+/// A message of the server, or a piece of a reply's data.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
     /// A command has ended; its data, if any, follows as [`ClientEvent::Body`].
@@ -47,7 +48,7 @@ pub enum ClientEvent<'a> {
         tag: Tag,
         /// `Ok`, or why the connection is refused.
         status: Status,
-        /// The limits.
+        /// The limits of the connection, and the features that both ends use.
         reply: HelloReply,
     },
     /// The answer to an info request.
@@ -61,9 +62,9 @@ pub enum ClientEvent<'a> {
     Tenant {
         /// The request's tag.
         tag: Tag,
-        /// The request's status.
+        /// `Ok`, or why the request was refused.
         status: Status,
-        /// The handle and the figures.
+        /// The tenant's handle, and the tokens that its promise needs and that are free.
         reply: TenantReply,
     },
     /// The answer to a ping.
@@ -83,11 +84,11 @@ pub struct ClientSession {
     checksums: bool,
     /// The handle of the tenant that requests are charged to.
     charged: u16,
-    /// The hello to send (version 2).
+    /// The hello to send; `None` in version 1.
     hello: Option<Box<Hello>>,
-    /// The data that is passing through.
+    /// The rest of the last reply's data, which is passed on as it comes.
     body: Passage,
-    /// The message that is being gathered. Empty while data passes.
+    /// The first bytes of the next message, while it has not come whole. Empty while data passes.
     carry: Carry<GATHERED_BYTES_MAX>,
 }
 

@@ -1,4 +1,5 @@
-//! Version 2 at the client: encoding of outgoing heads and decoding of incoming ones.
+//! Version 2 of protocol `reflex` at the client: encoding of outgoing heads and decoding of
+//! incoming ones.
 
 use alloc::vec::Vec;
 
@@ -42,8 +43,8 @@ fn heads(parts: &[&[u8]]) -> Vec<FrameHead> {
     parts.concat().chunks(HEAD_BYTES_MAX).map(FrameHead::new).collect()
 }
 
-/// Encodes the head of a checked request; `Unsupported` for requests that the version does not
-/// have.
+/// Encodes the head of a request whose lengths were checked. Fails with `Unsupported` for requests
+/// that the version does not have.
 pub(super) fn request(
     tag: Tag,
     stream: u8,
@@ -83,7 +84,9 @@ pub(super) fn request(
     Ok(FrameHead::new(head.as_bytes()))
 }
 
-/// Encodes a request about the connection.
+/// Encodes a request about the connection or a tenant, such as a ping or a register, as heads to
+/// send in this order. Fails with `Unsupported` for requests that the version does not have,
+/// `Invalid` for a hello, and `BadLength` for a name that is too long.
 pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
     let head = |opcode: Opcode, tag: Tag| {
         let mut head = RequestHead::new_zeroed();

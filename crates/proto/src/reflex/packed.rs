@@ -14,7 +14,7 @@ use crate::carry::Carry;
 /// The first bytes of a serialized session of protocol `reflex`, in format 1.
 const FORMAT: [u8; 2] = [b'r', 1];
 
-/// The phases by their numbers.
+/// The phases of a session, indexed by their number in the format.
 const PHASES: [Phase; 6] =
     [Phase::Undetected, Phase::V1, Phase::Hello, Phase::Unanswered, Phase::Open, Phase::Refused];
 

@@ -1,4 +1,5 @@
-//! Data on its way through a session: counted, and checked if a checksum came with it.
+//! Data on its way through a session of protocol `reflex`: counted, and checked if a checksum came
+//! with it.
 
 use contract::Status;
 

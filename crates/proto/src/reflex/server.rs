@@ -1,4 +1,5 @@
-//! The server's end of a connection: detects the version, frames messages, and decodes them.
+//! The server's end of a connection of protocol `reflex`: detects the version, frames messages, and
+//! decodes them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,9 +34,10 @@ pub struct ServerSession {
     pub(super) phase: Phase,
     /// `true` if the client asked for checksums and, after the hello's reply, both ends agreed.
     pub(super) checksums: bool,
-    /// The payload that is passing through.
+    /// The rest of the last request's payload, which is passed on as it comes.
     pub(super) payload: Passage,
-    /// The message that is being gathered. Empty while a payload passes.
+    /// The first bytes of the next message, while it has not come whole. Empty while a payload
+    /// passes.
     pub(super) carry: Carry<GATHERED_BYTES_MAX>,
 }
 
@@ -185,7 +187,8 @@ impl ServerSession {
         Ok(Some(event))
     }
 
-    /// Processes a command or a similar message; its payload follows.
+    /// Decodes the head of a command, or of a message that is refused like one. Its payload
+    /// follows.
     fn begin<'a>(&mut self, head: &RequestHead) -> Result<Event<'a>, Fatal> {
         let payload_bytes = head.payload_bytes.get();
         if payload_bytes as usize > PAYLOAD_BYTES_MAX {

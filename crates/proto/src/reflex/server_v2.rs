@@ -1,4 +1,5 @@
-//! Version 2 at the server: decoding of incoming heads, encoding of outgoing ones.
+//! Version 2 of protocol `reflex` at the server: decoding of incoming heads, encoding of outgoing
+//! ones.
 
 use alloc::string::String;
 
@@ -23,7 +24,7 @@ const PERCENTILE_TENTHS_MAX: u16 = 1000;
 /// The command that stands for a refused request, since it has no range.
 const REFUSED: Command = Command::Flush;
 
-/// Checks a hello's head, and returns the number of bytes that follow it.
+/// Checks a hello's head, and returns the number of bytes of the token and the name that follow it.
 pub(super) fn check_hello(head: &HelloHead) -> Result<usize, Fatal> {
     let (oldest, newest) = (head.version_min.get(), head.version_max.get());
     if !(oldest..=newest).contains(&VERSION) {
@@ -53,7 +54,8 @@ pub(super) fn hello(head: &HelloHead, words: &[u8]) -> Hello {
     }
 }
 
-/// Decodes a command. A request that cannot be decoded has the reason as its verdict.
+/// Decodes a command. A command that cannot be decoded becomes a [refusal] with the reason as its
+/// verdict.
 pub(super) fn request(head: &RequestHead) -> Request {
     let payload_bytes = head.payload_bytes.get() as usize;
     match command(head) {
@@ -117,7 +119,7 @@ fn range(head: &RequestHead) -> Result<Range, Status> {
     }
 }
 
-/// Returns the range of a request without a payload, which the volume's size alone bounds.
+/// Returns the range of a request without a payload, which only the namespace's size bounds.
 fn long_range(head: &RequestHead) -> Result<Range, Status> {
     match head.blocks.get() {
         0 => Err(Status::BadLength),
@@ -130,8 +132,8 @@ fn namespace(head: &RequestHead) -> Option<NamespaceId> {
     (namespace != 0).then_some(NamespaceId(namespace))
 }
 
-/// Decodes a request about the connection that has no payload; `None` if it is another request or
-/// malformed.
+/// Decodes a ping, info or unregister, which have no payload; `None` if the message is another one
+/// or malformed.
 pub(super) fn control(head: &RequestHead) -> Option<Control> {
     if head.payload_bytes.get() != 0 || head.flags != 0 || !is_reserved_zero(head) {
         return None;

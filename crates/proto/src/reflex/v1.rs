@@ -1,5 +1,5 @@
-//! Version 1, both ends: the meaning of a [`MessageHead`]. The version has no status, so every
-//! request that cannot be answered ends the connection.
+//! Version 1 of protocol `reflex`, both ends: the meaning of a [`MessageHead`]. The version has no
+//! status, so every request that cannot be answered ends the connection.
 
 use contract::{BLOCK_BYTES, Command, Fatal, FrameHead, Range, Reply, Request, Status, Tag};
 use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::REQUEST_BLOCKS_MAX;
 
-/// Decodes a client's head at the server.
+/// Decodes the head of a client's request at the server.
 pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
     check_magic(head)?;
     let range = Range::new(head.lba.get(), head.lba_count.get());
@@ -57,7 +57,8 @@ pub(super) fn encode_request(tag: Tag, command: Command) -> Result<FrameHead, St
     Ok(head(opcode, handle, range.lba, range.blocks))
 }
 
-/// Decodes a server's head at the client: the tag, and the number of bytes that follow.
+/// Decodes a server's head at the client. Returns the request's tag, and the number of bytes of
+/// data that follow.
 pub(super) fn decode_reply(head: &MessageHead) -> Result<(Tag, usize), Fatal> {
     check_magic(head)?;
     let body_bytes = match head.opcode {

@@ -1,5 +1,5 @@
-//! Bodies that hold many connections, many tickets, or an NVMe controller with its connections.
-//! Little-endian.
+//! Bodies of take-over messages that hold many connections, many tickets, or an NVMe controller
+//! with its connections; little-endian.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub fn put_parcel(body: &mut Vec<u8>, ticket: u64, parcel: &[u8]) {
     body.extend_from_slice(parcel);
 }
 
-/// Appends a connection like [`put_parcel`], unless the body would exceed `most` bytes.
+/// Appends a connection to a body like [`put_parcel`], unless the body would exceed `most` bytes.
 ///
 /// # Errors
 /// Returns [`Unfit::TooLarge`] if it would; the body is unchanged.

@@ -10,12 +10,12 @@ use super::{Unfit, VERSION};
 /// The size in bytes of the magic, version and length before [sealed](Writer::sealed) content.
 const PREFIX_BYTES: usize = 8 + 2 + 4;
 
-/// Encodes the age of `then` in nanoseconds; zero if `then` is in the future.
+/// Encodes the time from `then` to `now` in nanoseconds; zero if `then` is later.
 pub(crate) fn age(now: Instant, then: Instant) -> [u8; 8] {
     now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
 }
 
-/// Returns the instant that was `age` nanoseconds ago.
+/// Returns the instant `age` nanoseconds before `now`, or the clock's zero if that is later.
 pub(crate) fn earlier(now: Instant, age: u64) -> Instant {
     Instant::from_nanos(now.as_nanos().saturating_sub(age))
 }
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes an optional address.
+    /// Takes an optional IP address, in the form in which [`Writer::address`] appends it.
     pub(crate) fn address(&mut self) -> Result<Option<IpAddr>, Unfit> {
         let (is_there, is_v4) = (self.flag("address")?, self.flag("address")?);
         let address = Ipv6Addr::from(self.array::<16>()?);
@@ -144,8 +144,8 @@ impl Writer {
         self.0.push(u8::from(flag));
     }
 
-    /// Appends an optional address: a flag for its existence, a flag for IP version 4, and its 16
-    /// bytes in the form of version 6.
+    /// Appends an optional IP address: a flag for its existence, a flag for IP version 4, and its
+    /// 16 bytes in the form of version 6.
     pub(crate) fn address(&mut self, address: Option<IpAddr>) {
         self.flag(address.is_some());
         self.flag(address.is_some_and(|address| address.is_ipv4()));

@@ -22,7 +22,7 @@ const MAGIC: [u8; 8] = *b"nfparcel";
 /// The number of streams of a connection.
 const STREAMS: u8 = 8;
 
-/// The encoded index, into the table of names, that stands for an absent tenant.
+/// The encoded index that stands for an absent tenant, instead of an index into the table of names.
 const NOBODY: u16 = u16::MAX;
 
 /// The tenants that a parcel refers to, with their names; the parcel refers to them by index.
@@ -293,8 +293,8 @@ fn take_grant(
     Ok(Some(ParcelGrant { tenant, register, all, single }))
 }
 
-/// Takes a reference to the table of names. Returns `None` for an absent tenant, and `Some(None)`
-/// for a name that is unknown here.
+/// Takes a reference to the table of names, and returns the tenant. Returns `None` for an absent
+/// tenant, and `Some(None)` for a name that is unknown here.
 fn take_member(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
@@ -308,7 +308,8 @@ fn take_member(
     }
 }
 
-/// Takes a reference to a tenant that is required.
+/// Takes a reference to the table of names. Fails if the name is unknown here, since this tenant is
+/// required.
 fn take_tenant(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],

@@ -1,8 +1,9 @@
-//! The limits of messages, and the reasons for refusing one.
+//! The version and the limits of take-over messages, and the reasons for refusing a message.
 
 use core::fmt;
 
-/// The version of all messages. A process with another version is refused.
+/// The version of all messages between two processes in a take-over. A process with another version
+/// is refused.
 pub const VERSION: u16 = 4;
 
 /// The largest message body in bytes.

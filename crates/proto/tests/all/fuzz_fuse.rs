@@ -15,14 +15,14 @@ use crate::support::{Chance, Damage, rounds, variant_name as name};
 /// The number of rounds if no time is given.
 const ROUNDS: u64 = 20_000;
 
-/// The damage to messages.
+/// The kinds of damage that the tests do to messages.
 const DAMAGE: Damage = Damage {
     places_least: 0,
     telling: [0, 1, 2, 3, 4, 7, 8, 16, 0x2e, 0x2f, 0x7f, 0xff],
     copied: 44,
 };
 
-/// The numbers of operations, and the sizes of their fixed bodies.
+/// The opcodes of the kernel's requests, and the sizes in bytes of their fixed bodies.
 const OPERATIONS: [(u32, usize); 45] = [
     (1, 0),
     (2, 8),
@@ -71,7 +71,7 @@ const OPERATIONS: [(u32, usize); 45] = [
     (50, 8),
 ];
 
-/// Returns a message that is nearly well formed.
+/// Returns a request of a random operation with random contents, whose head is well formed.
 fn message(chance: &mut Chance) -> Vec<u8> {
     let (opcode, body) = chance.of(&OPERATIONS);
     let mut bytes = vec![0; 40 + body];

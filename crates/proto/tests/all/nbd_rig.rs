@@ -26,7 +26,7 @@ pub(crate) struct Rig {
     pub(crate) session: NbdSession,
     pub(crate) volume: Vec<u8>,
     pending: VecDeque<Pending>,
-    /// The request whose payload comes.
+    /// The request whose payload is being received; `None` between payloads.
     coming: Option<Pending>,
     /// Bytes that were received and not taken.
     input: Vec<u8>,
@@ -50,7 +50,7 @@ impl Rig {
         Rig::of(NbdSession::new(), blocks)
     }
 
-    /// Creates a server with this session, like [`Rig::new`].
+    /// Creates a server with this session and a volume of `blocks` blocks, like [`Rig::new`].
     pub(crate) fn of(session: NbdSession, blocks: usize) -> Rig {
         let mut rig = Rig {
             session,

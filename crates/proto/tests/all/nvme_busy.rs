@@ -20,8 +20,8 @@ fn session(fabric: &Arc<Fabric>) -> Session {
     nvme_host::connect(fabric, &host(1), SUBSYSTEM, 1, place(0, 0))
 }
 
-/// Charges the subsystem's I/O to the default tenant, or to the connections' own. Its queues have
-/// to fetch their views again.
+/// Charges the subsystem's I/O to the default tenant (`is_charged`), or to the connections' own.
+/// Its queues have to fetch their views again.
 fn change(fabric: &Fabric, is_charged: bool) {
     let tenant = is_charged.then_some(contract::TenantId::DEFAULT);
     fabric.set_subsystem_tenant(&nqn(SUBSYSTEM), tenant).unwrap();

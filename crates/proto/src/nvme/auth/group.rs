@@ -10,20 +10,20 @@ use crypto_bigint::{BoxedUint, Odd};
 /// section 5.2).
 pub const EXPONENT_BYTES: usize = 64;
 
-/// A Diffie-Hellman group, or none.
+/// A Diffie-Hellman group of DH-HMAC-CHAP, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// No Diffie-Hellman exchange.
     Null,
-    /// ffdhe2048.
+    /// The group ffdhe2048, whose prime has 2048 bits.
     Ffdhe2048,
-    /// ffdhe3072.
+    /// The group ffdhe3072, whose prime has 3072 bits.
     Ffdhe3072,
-    /// ffdhe4096.
+    /// The group ffdhe4096, whose prime has 4096 bits.
     Ffdhe4096,
-    /// ffdhe6144.
+    /// The group ffdhe6144, whose prime has 6144 bits.
     Ffdhe6144,
-    /// ffdhe8192.
+    /// The group ffdhe8192, whose prime has 8192 bits.
     Ffdhe8192,
 }
 
@@ -86,7 +86,8 @@ impl Group {
         words.rev().flat_map(u64::to_be_bytes).collect()
     }
 
-    /// Returns the computation of an exponent's public value; `None` for [`Group::Null`].
+    /// Returns the computation of an exponent's public value, a power of 2; `None` for
+    /// [`Group::Null`].
     pub fn public(self, exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
         let mut base = vec![0; self.bytes()];
         *base.last_mut()? = 2;

@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// A hash function.
+/// A hash function that DH-HMAC-CHAP may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hash {
-    /// SHA-256.
+    /// SHA-256, with digests of 32 bytes.
     Sha256,
-    /// SHA-384.
+    /// SHA-384, with digests of 48 bytes.
     Sha384,
-    /// SHA-512.
+    /// SHA-512, with digests of 64 bytes.
     Sha512,
 }
 

@@ -19,13 +19,14 @@ pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
 /// The names and keys of the two ends, as the host knows them.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The host's name.
+    /// The host's qualified name (NQN).
     pub host: alloc::string::String,
-    /// The subsystem's name.
+    /// The subsystem's qualified name (NQN).
     pub subsystem: alloc::string::String,
     /// The host's key.
     pub key: Secret,
-    /// The controller's key. With it, the controller has to authenticate, too.
+    /// The controller's key. With it, the controller has to authenticate, too; `None` lets it do
+    /// without.
     pub controller_key: Option<Secret>,
 }
 

@@ -25,16 +25,16 @@ pub struct Response<'a> {
     pub challenge: &'a [u8],
     /// The sequence number that came with the challenge.
     pub sequence: u32,
-    /// The transaction identifier.
+    /// The identifier of the authentication transaction, which all its messages carry.
     pub transaction: u16,
-    /// The host's name.
+    /// The host's qualified name (NQN).
     pub host: &'a str,
-    /// The subsystem's name.
+    /// The subsystem's qualified name (NQN).
     pub subsystem: &'a str,
 }
 
 impl Response<'_> {
-    /// Returns the response of an end that has the key.
+    /// Returns the response of an end that has the key `secret`.
     pub fn with(&self, secret: &Secret) -> Vec<u8> {
         let (label, own, other): (&[u8], _, _) = match self.end {
             End::Host => (b"HostHost", self.host, self.subsystem),

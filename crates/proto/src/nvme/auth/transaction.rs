@@ -134,7 +134,7 @@ impl Transaction {
         matches!(self.step, Step::Saying(_, Next::Failed))
     }
 
-    /// Returns `true` if the transaction has begun and the host has not yet authenticated or
+    /// Returns `true` if the transaction has begun and the host has neither proved its key nor
     /// failed.
     pub(crate) fn is_under_way(&self) -> bool {
         match &self.step {
@@ -207,7 +207,8 @@ impl Transaction {
         }
     }
 
-    /// Continues with the result of an exponentiation that [`Transaction::take`] has returned.
+    /// Continues with `value`, the result of the exponentiation that [`Transaction::take`] has
+    /// returned.
     pub(crate) fn computed(&mut self, value: &[u8]) {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::MakingChallenge(agreed) => self.say_challenge(agreed, value),

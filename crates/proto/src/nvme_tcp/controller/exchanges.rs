@@ -1,4 +1,5 @@
-//! The commands in progress on a connection, by index.
+//! The commands in progress on an NVMe/TCP connection, in a table whose indices are the tags of
+//! requests and of R2Ts.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -39,7 +40,7 @@ pub(super) struct Own {
     pub(super) verdict: Status,
 }
 
-/// A command in progress.
+/// A place in the table of commands, with the command in progress there.
 #[derive(Debug)]
 pub(super) enum Exchange {
     Vacant,
@@ -74,7 +75,7 @@ pub(super) enum Exchange {
 }
 
 impl Exchange {
-    /// Returns the command, if the worker carries it out.
+    /// Returns the command if the worker carries it out; `None` for all others.
     pub(super) fn io(&self) -> Option<&Io> {
         match self {
             Exchange::Device { io, .. } | Exchange::Discard { io, .. } => Some(io),
@@ -83,7 +84,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the command and the epoch of its permission, if the worker carries it out.
+    /// Returns the command and the epoch of the queue's fence under which it is permitted; `None`
+    /// if the worker does not carry it out.
     pub(super) fn permission(&mut self) -> Option<(Io, &mut u32)> {
         match self {
             Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
@@ -95,7 +97,7 @@ impl Exchange {
     }
 }
 
-/// A payload that was requested.
+/// The progress of a payload that was requested from the host by an R2T.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     slot: Slot,
@@ -106,7 +108,7 @@ pub(super) struct Transfer {
     verdict: Status,
 }
 
-/// The commands in progress on a connection.
+/// The table of the commands in progress on a connection.
 #[derive(Debug)]
 pub(super) struct Exchanges {
     /// The commands, by index; at most `most`.
@@ -115,7 +117,7 @@ pub(super) struct Exchanges {
     most: usize,
     /// The number of commands whose data was requested and has not all come.
     asked: usize,
-    /// The index of a fused compare whose write has not come.
+    /// The index of a fused compare whose write has not come; `None` if there is none.
     compare: Option<u16>,
 }
 
@@ -166,7 +168,7 @@ impl Exchanges {
         &mut self.all
     }
 
-    /// Returns the index of a fused compare whose write has not come.
+    /// Returns the index of a fused compare whose write has not come; `None` if there is none.
     pub(super) fn compare(&self) -> Option<u16> {
         self.compare
     }
@@ -200,7 +202,7 @@ impl Exchanges {
         Ok((self.all.len() - 1) as u16)
     }
 
-    /// Removes the command at an index.
+    /// Removes the command at an index, and returns it.
     pub(super) fn vacate(&mut self, place: u16) -> Exchange {
         self.vacant.push(place);
         core::mem::replace(&mut self.all[usize::from(place)], Exchange::Vacant)
@@ -398,7 +400,7 @@ impl Exchanges {
         encode::bare(style, &style.ready(io.cid, place, wanted))
     }
 
-    /// Returns the command at an index if the worker carries it out, now or later.
+    /// Returns the command whose request has this tag; `None` if the worker does not carry it out.
     pub(super) fn io_at(&self, tag: Tag) -> Option<&Io> {
         self.all.get(usize::try_from(tag).ok()?)?.io()
     }

@@ -45,13 +45,13 @@ impl Half {
 /// A fused operation with both of its commands.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// The index of the compare.
+    /// The index of the compare in the table of commands.
     pub(super) first_place: u16,
     /// The compare, then the write.
     pub(super) halves: [Half; 2],
     /// The epoch of the queue's fence under which the write is permitted.
     pub(super) as_of: u32,
-    /// The request's slot, once there is a buffer.
+    /// The request's slot; `None` until the worker has a buffer for its payload.
     slot: Option<Slot>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Taken {
     pub(super) offset: usize,
     /// `true` if the piece completes its half.
     pub(super) is_half: bool,
-    /// The worst status of the payload, once it is complete.
+    /// The worst status of the request's payload; `None` while it is incomplete.
     pub(super) end: Option<Status>,
 }
 

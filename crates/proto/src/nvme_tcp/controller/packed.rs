@@ -44,8 +44,8 @@ const DISCARDS_MAX: usize = 256 * 9;
 const NO_QUEUE: u64 = 0;
 
 impl ControllerSession {
-    /// Returns `true` if the session can be serialized now: it has nothing to send and no command
-    /// to carry out.
+    /// Returns `true` if the session can be serialized now: it has nothing to send, and no command
+    /// to carry out now.
     pub(super) fn is_at_ease(&self) -> bool {
         let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
@@ -83,8 +83,9 @@ impl ControllerSession {
         (format == FORMAT && number != NO_QUEUE).then_some(number)
     }
 
-    /// Adopts a session of another process. Its queue arrives under `number` and came by `port`, by
-    /// its number here. Returns it and its bytes for a worker; `None` if the bytes are invalid.
+    /// Restores a serialized session of another process, whose queue arrives under `number`, and
+    /// whose port has the number `port` in this process. Also returns the session's bytes for a
+    /// worker; `None` if `packed` is invalid.
     pub fn from_other_process(
         desk: Rc<WorkerFabric>,
         packed: &[u8],
@@ -113,7 +114,8 @@ impl ControllerSession {
         (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
-    /// Ends the queue of a serialized session that is lost. Bytes of other protocols are ignored.
+    /// Ends the queue of a serialized session whose connection is lost. Bytes of other protocols
+    /// are ignored.
     pub fn lose(desk: &WorkerFabric, packed: &[u8]) {
         let input = &mut Reader(packed);
         if let (Ok(FORMAT), Ok(number)) = (input.array(), input.u64()) {

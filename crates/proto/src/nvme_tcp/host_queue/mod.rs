@@ -26,7 +26,7 @@ pub use words::{Found, HostOptions, Refusal};
 const ADMIN_COMMANDS: u16 = 2;
 const ALIVE: CommandId = 1;
 
-/// An event of a queue.
+/// An event of a host's queue.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueueEvent<'a> {
     /// The queue is set up. Requests may be sent; on an admin queue, I/O queues may be created.
@@ -46,7 +46,7 @@ pub enum QueueEvent<'a> {
     Ended {
         /// The request's identifier.
         cid: CommandId,
-        /// The status.
+        /// The status of the request.
         status: Status,
     },
 }
@@ -71,9 +71,9 @@ pub struct HostQueue {
     /// The progress of the setup; `None` before it begins and after it ends.
     setup: Option<Setup>,
     is_up: bool,
-    /// Data received during the setup.
+    /// The data received for the present command of the setup.
     inbox: Vec<u8>,
-    /// Heads to send.
+    /// The heads of frames that have yet to be sent.
     out: Vec<FrameHead>,
 }
 
@@ -108,7 +108,7 @@ impl HostQueue {
         made
     }
 
-    /// Returns the server's properties; complete once the admin queue is up.
+    /// Returns the server's properties, which are complete once the admin queue is up.
     pub fn found(&self) -> &Found {
         &self.found
     }

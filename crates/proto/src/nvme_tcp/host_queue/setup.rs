@@ -15,7 +15,7 @@ use super::words::{Found, HostOptions, Refusal};
 use crate::nvme::auth::{Answer, Credentials, Hash, PROOF_CHANCE_BYTES, Proof};
 use crate::nvme_tcp::{CAPSULE_DATA_BYTES_MAX, Carried};
 
-/// The size of the data that Identify returns.
+/// The size in bytes of the data that Identify returns.
 const IDENTIFY_BYTES: u32 = 4096;
 
 /// The largest authentication message in bytes.
@@ -44,12 +44,12 @@ const QUEUES_MAX: usize = 0xffff;
 /// The most namespaces that are listed if the wanted one does not exist.
 const NAMED_MAX: usize = 16;
 
-/// A command of the setup.
+/// A command of the setup, ready to be sent.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) entry: Submission,
     pub(super) carried: Carried,
-    /// The data in the command's capsule.
+    /// The data that travels in the command's capsule; empty for none.
     pub(super) data: Vec<u8>,
 }
 

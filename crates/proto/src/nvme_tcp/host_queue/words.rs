@@ -11,7 +11,7 @@ use wire::nvme::Status;
 use crate::nvme::auth::{ProofFailure, Secret};
 use crate::nvme_tcp::Digests;
 
-/// A host's identity and settings.
+/// The identity of a host, the subsystem that it connects to, and its settings.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// The subsystem's qualified name.
@@ -32,30 +32,30 @@ pub struct HostOptions {
     /// `true` if writes travel in the command's capsule if they fit; otherwise the server requests
     /// them.
     pub in_capsule: bool,
-    /// The time without commands after which the server ends the controller. The host sends Keep
-    /// Alive twice in that time.
+    /// The time without commands after which the server ends the controller; zero for no limit. The
+    /// host sends Keep Alive twice in that time.
     pub keep_alive: Duration,
-    /// The host's key, for servers that require authentication.
+    /// The host's key, for servers that require authentication; `None` if the host has no key.
     pub key: Option<Secret>,
-    /// The server's key. With it, the server has to authenticate, too.
+    /// The server's key. With it, the server has to authenticate, too; `None` lets it do without.
     pub controller_key: Option<Secret>,
     /// Secret random bytes, from which each authentication of each attempt derives its own. They
     /// must be unique to these options.
     pub chance: [u8; 32],
 }
 
-/// The properties of a server.
+/// The properties of the controller and of the namespace that the host has connected to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The namespace's size in blocks of 512 bytes.
     pub blocks: u64,
     /// The namespace's block size in bytes.
     pub block_bytes: u32,
-    /// The largest data of one request, in bytes.
+    /// The most bytes of data in one request.
     pub request_bytes_max: usize,
     /// The most commands in flight on one queue.
     pub queue_depth_max: u16,
-    /// The I/O queues that the controller grants.
+    /// The number of I/O queues that the controller grants.
     pub queues: u16,
     /// The largest write that may travel in its command's capsule, in bytes.
     pub(super) capsule_bytes: usize,
@@ -65,7 +65,7 @@ pub struct Found {
     pub(super) attempt: u64,
 }
 
-/// The reason why there is no queue.
+/// The reason why a queue could not be set up, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The server broke the protocol.
@@ -86,19 +86,19 @@ pub enum Refusal {
     Queues {
         /// The number of queues that the host asked for.
         wanted: usize,
-        /// The number granted.
+        /// The number of queues that the controller grants.
         granted: u16,
     },
     /// The controller permits fewer commands on a queue.
     Depth {
-        /// The number of commands asked for.
+        /// The number of commands in flight that the host asked for.
         wanted: u16,
         /// The most commands that the controller permits.
         most: u16,
     },
     /// The server requests data in pieces, which this host does not support.
     Pieces,
-    /// The server refused a step with this status.
+    /// The server refused a step of the setup, which the text names, with this status.
     Step(&'static str, Status),
 }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 const NOW: Instant = Instant::from_nanos(5_000_000);
 
-/// Names the tenants 1 and 2; tenant 2 is in its fourth epoch.
+/// Returns the names of the tenants 1 (epoch 0) and 2 (epoch 3); `None` for others or other epochs.
 fn name(tenant: TenantId, epoch: Option<u32>) -> Option<String> {
     match (tenant.0, epoch) {
         (1, None | Some(0)) => Some("gold".to_string()),
@@ -17,7 +17,8 @@ fn name(tenant: TenantId, epoch: Option<u32>) -> Option<String> {
     }
 }
 
-/// Numbers the tenants as the other server does.
+/// Returns the tenant of a name as the receiving server numbers it; `None` if it has no such
+/// tenant.
 fn member(name: &str) -> Option<Member> {
     let number = ["default", "silver", "tin", "gold"].iter().position(|known| *known == name)?;
     Some(Member { tenant: TenantId(number as u32), epoch: 7 })
@@ -87,7 +88,7 @@ fn parcel() -> Parcel {
     }
 }
 
-/// Returns the parcel as it arrives, if the other clock is ahead by this much.
+/// Encodes and decodes a parcel. Returns it as it arrives at a process whose clock is `ahead`.
 fn arrives(parcel: &Parcel, ahead: Duration) -> Result<Parcel, Unfit> {
     decode(&encode(parcel, NOW, name).unwrap(), parcel.from, NOW + ahead, member)
 }

@@ -112,7 +112,7 @@ pub fn fabric(config: &Config) -> Arc<Fabric> {
     Fabric::new(config, Instant::ZERO, Box::<Around>::default()).unwrap()
 }
 
-/// A host that connects.
+/// The name and the identifier of a host that connects.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub nqn: String,
@@ -191,7 +191,8 @@ pub fn attach(fabric: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> O
     Some(queue)
 }
 
-/// Connects an admin queue.
+/// Connects an admin queue, whose controller is not enabled yet. Returns the completion if it is
+/// refused.
 pub fn open(
     fabric: &Arc<Fabric>,
     host: &Host,
@@ -245,7 +246,7 @@ impl Session {
         run(&mut self.admin, entry, payload, now)
     }
 
-    /// Connects an I/O queue.
+    /// Connects an I/O queue of the controller. Returns the completion if it is refused.
     pub fn io(&self, queue: u16, place: Place) -> Result<Queue, Completion> {
         let entry = connect_entry(queue, 32, 0);
         let data = connect_data(&self.host, &self.subsystem, self.admin.cntlid());
@@ -326,7 +327,7 @@ impl Session {
         cid
     }
 
-    /// Returns the active namespaces.
+    /// Returns the identifiers of the active namespaces.
     pub fn namespaces(&mut self) -> Vec<u32> {
         let list = self.identify(IdentifyCns::ACTIVE_NAMESPACES, 0).unwrap();
         words(&list)

@@ -39,7 +39,7 @@ pub struct Target {
     pub session: ControllerSession,
     /// The bytes that the session has sent.
     pub out: Vec<u8>,
-    /// The reason for the connection's end.
+    /// The reason for which the session has ended the connection; `None` while it goes on.
     pub ended: Option<Fatal>,
     /// The tenants that the session has announced.
     pub charged: Vec<Option<TenantId>>,
@@ -54,7 +54,7 @@ pub struct Target {
     put_off: VecDeque<Request>,
     /// The admin queue, which keeps the controller alive.
     admin: Option<host::Session>,
-    /// The desks of the two workers between which the session moves.
+    /// The two workers' access to the fabric. The session moves between these workers.
     pub desks: [Rc<WorkerFabric>; 2],
     /// The number of moves between the two workers.
     pub moves: u32,

@@ -124,7 +124,8 @@ impl Tally {
         self.promised = bytes;
     }
 
-    /// Adds a piece. Returns the whole payload with its last piece.
+    /// Adds a piece. Returns the whole payload and its status with the last piece, and `None`
+    /// before.
     fn piece(&mut self, bytes: &[u8], end: Option<Status>) -> Option<(Vec<u8>, Status)> {
         assert!(!bytes.is_empty(), "an empty piece");
         self.bytes.extend_from_slice(bytes);
@@ -259,7 +260,7 @@ pub(crate) fn listen<'a>(
     said
 }
 
-/// Returns the event without a borrow.
+/// Returns the event as one that borrows no bytes; it is neither a reply nor a piece of its data.
 fn owned(event: ClientEvent<'_>) -> ClientEvent<'static> {
     match event {
         ClientEvent::Hello { tag, status, reply } => ClientEvent::Hello { tag, status, reply },
