@@ -9,10 +9,10 @@
 
 use zerocopy::native_endian::{I32, I64, U16, U32, U64};
 
-/// The path of the device.
+/// The path of the device through which the kernel and the program of a file system talk.
 pub const DEVICE_PATH: &str = "/dev/fuse";
 
-/// The major version of the interface.
+/// The major version of the interface that these layouts describe.
 pub const MAJOR: u32 = 7;
 
 /// The smallest minor version that these layouts describe.
@@ -21,34 +21,35 @@ pub const MINOR_MIN: u32 = 31;
 /// The largest minor version that these layouts describe.
 pub const MINOR_MAX: u32 = 39;
 
-/// The node that every file system has.
+/// The number of the root directory's node, which every file system has.
 pub const ROOT: u64 = 1;
 
-/// The largest request without the data of a write, in bytes.
+/// The size of a page in bytes, in which requests with data are counted.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Names, and variable parts of replies, are padded to this many bytes.
+/// Entries of a directory in a reply are padded with zeroes to a multiple of this many bytes.
 pub const ALIGN: usize = 8;
 
-/// Capabilities, in the 64 bits of `flags` and `flags2` of an INIT.
+/// Capabilities of the kernel and the program: `flags` of an INIT are the lower 32 bits, `flags2`
+/// the upper ones.
 pub mod capability {
     /// Reads of a file may be in flight at the same time.
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Writes may be larger than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// Cached pages are dropped when size or time of change have changed.
+    /// The kernel drops the cached pages of a file whose size or time of change has changed.
     pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     /// Directories are read together with the attributes of their entries.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
-    /// The kernel chooses whether it needs the attributes.
+    /// The kernel chooses for each read of a directory whether it needs the attributes of entries.
     pub const READDIRPLUS_AUTO: u64 = 1 << 14;
     /// Direct requests of one file may be in flight at the same time.
     pub const ASYNC_DIO: u64 = 1 << 15;
-    /// The kernel keeps written pages and writes them later.
+    /// The kernel keeps written pages in its cache, and writes them to the program later.
     pub const WRITEBACK_CACHE: u64 = 1 << 16;
     /// Look-ups and reads of one directory may be in flight at the same time.
     pub const PARALLEL_DIROPS: u64 = 1 << 18;
-    /// Access control lists are the file system's.
+    /// The file system stores access control lists, which the kernel checks.
     pub const POSIX_ACL: u64 = 1 << 20;
     /// The reply of INIT says how many pages a request may have.
     pub const MAX_PAGES: u64 = 1 << 22;
@@ -66,43 +67,43 @@ pub mod capability {
 pub mod open_flag {
     /// Reads and writes bypass the page cache.
     pub const DIRECT_IO: u32 = 1 << 0;
-    /// Cached pages stay valid.
+    /// The kernel keeps cached pages of the file when it is opened.
     pub const KEEP_CACHE: u32 = 1 << 1;
-    /// The entries of a directory may be cached.
+    /// The kernel may cache the entries of the directory.
     pub const CACHE_DIR: u32 = 1 << 3;
-    /// A close need not be told of by FLUSH.
+    /// The kernel sends no FLUSH when the file is closed.
     pub const NO_FLUSH: u32 = 1 << 5;
     /// Direct writes of one file may be in flight at the same time.
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// Fields that a SETATTR changes, in [`SetAttrIn::valid`].
+/// Bits of [`SetAttrIn::valid`]: the attributes that a SETATTR changes, and how.
 pub mod set {
-    /// The mode.
+    /// The permissions change to `mode`.
     pub const MODE: u32 = 1 << 0;
-    /// The owner.
+    /// The owner changes to `uid`.
     pub const UID: u32 = 1 << 1;
-    /// The group.
+    /// The group changes to `gid`.
     pub const GID: u32 = 1 << 2;
-    /// The size.
+    /// The size changes to `size`.
     pub const SIZE: u32 = 1 << 3;
-    /// The time of the last access.
+    /// The time of the last access changes to `atime`, or to now with `ATIME_NOW`.
     pub const ATIME: u32 = 1 << 4;
-    /// The time of the last change of contents.
+    /// The time of the last change of contents changes to `mtime`, or to now with `MTIME_NOW`.
     pub const MTIME: u32 = 1 << 5;
-    /// The handle is one.
+    /// The field `handle` is valid.
     pub const HANDLE: u32 = 1 << 6;
-    /// The time of the last access is now.
+    /// The time of the last access changes to the time of the request.
     pub const ATIME_NOW: u32 = 1 << 7;
-    /// The time of the last change of contents is now.
+    /// The time of the last change of contents changes to the time of the request.
     pub const MTIME_NOW: u32 = 1 << 8;
-    /// The time of the last change of attributes.
+    /// The time of the last change of attributes changes to `ctime`.
     pub const CTIME: u32 = 1 << 10;
     /// Set-user and set-group bits are to be cleared.
     pub const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Flag of [`GetAttrIn::flags`]: the handle is one.
+/// Flag of [`GetAttrIn::flags`]: the field `handle` is valid.
 pub const GETATTR_HANDLE: u32 = 1;
 
 /// Flag of [`WriteIn::write_flags`]: the data comes from the page cache.
@@ -111,19 +112,19 @@ pub const WRITE_CACHE: u32 = 1;
 /// Flag of [`WriteIn::write_flags`]: set-user and set-group bits are to be cleared.
 pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 
-/// Flag of [`FsyncIn::flags`]: data alone, and what is needed to read it.
+/// Flag of [`FsyncIn::flags`]: only data, and the metadata needed to read it, must be durable.
 pub const FSYNC_DATA: u32 = 1;
 
 open_number! {
-    /// The operation of a request.
+    /// The operation of a request of the kernel.
     pub struct Opcode(u32) {
-        /// Looks a name up in a directory.
+        /// Looks up a name in a directory.
         LOOKUP = 1,
-        /// Gives references to a node back; has no reply.
+        /// Gives back references to a node; has no reply.
         FORGET = 2,
-        /// Reads attributes.
+        /// Reads the attributes of a node.
         GETATTR = 3,
-        /// Changes attributes.
+        /// Changes attributes of a node.
         SETATTR = 4,
         /// Reads the target of a symbolic link.
         READLINK = 5,
@@ -133,23 +134,23 @@ open_number! {
         MKNOD = 8,
         /// Makes a directory.
         MKDIR = 9,
-        /// Removes a name of a file.
+        /// Removes a name of a file from a directory.
         UNLINK = 10,
         /// Removes an empty directory.
         RMDIR = 11,
-        /// Changes a name.
+        /// Changes the name of a file or directory, or moves it to another directory.
         RENAME = 12,
         /// Gives a file another name.
         LINK = 13,
         /// Opens a file.
         OPEN = 14,
-        /// Reads data.
+        /// Reads data of an open file.
         READ = 15,
-        /// Writes data.
+        /// Writes data to an open file.
         WRITE = 16,
         /// Reads the sizes of the file system.
         STATFS = 17,
-        /// Closes a file for the last time.
+        /// Ends the use of a handle, after the last descriptor of the file was closed.
         RELEASE = 18,
         /// Makes a file durable.
         FSYNC = 20,
@@ -161,7 +162,7 @@ open_number! {
         LISTXATTR = 23,
         /// Removes an extended attribute.
         REMOVEXATTR = 24,
-        /// Tells of one close of a file.
+        /// Says that one descriptor of an open file was closed.
         FLUSH = 25,
         /// Agrees on version and capabilities.
         INIT = 26,
@@ -173,41 +174,41 @@ open_number! {
         RELEASEDIR = 29,
         /// Makes a directory durable.
         FSYNCDIR = 30,
-        /// Asks for a lock.
+        /// Asks which lock of a file, if any, conflicts with a given one.
         GETLK = 31,
-        /// Takes or gives back a lock.
+        /// Takes or gives back a lock of a file. Fails if another process holds it.
         SETLK = 32,
-        /// Takes or gives back a lock, and waits for it.
+        /// Takes or gives back a lock of a file. Waits if another process holds it.
         SETLKW = 33,
-        /// Checks a permission.
+        /// Checks whether the caller has certain permissions on a node.
         ACCESS = 34,
         /// Makes a file and opens it.
         CREATE = 35,
-        /// Tells that nobody waits for a request any more.
+        /// Says that the caller of an earlier request was interrupted.
         INTERRUPT = 36,
         /// Asks for the place of a block on a block device.
         BMAP = 37,
         /// Ends the file system.
         DESTROY = 38,
-        /// A command of the file system's own.
+        /// Passes a command of ioctl(2) on to the file system.
         IOCTL = 39,
-        /// Asks whether a file is ready.
+        /// Asks whether a file is ready to be read or written, as poll(2) does.
         POLL = 40,
-        /// Gives references to many nodes back; has no reply.
+        /// Gives back references to many nodes; has no reply.
         BATCH_FORGET = 42,
-        /// Reserves or frees space.
+        /// Reserves or frees space of a range of a file, as fallocate(2) does.
         FALLOCATE = 43,
         /// Reads entries of a directory with their attributes.
         READDIRPLUS = 44,
-        /// Changes a name, with flags.
+        /// Changes a name like RENAME, with the flags of renameat2(2).
         RENAME2 = 45,
-        /// Finds data or a hole.
+        /// Finds the next data or hole in a file.
         LSEEK = 46,
         /// Copies data between two files.
         COPY_FILE_RANGE = 47,
-        /// Makes the whole file system durable.
+        /// Makes all changes of the file system durable.
         SYNCFS = 50,
-        /// Makes a file without a name.
+        /// Makes a file without a name and opens it.
         TMPFILE = 51,
         /// Reads attributes in the form of statx(2).
         STATX = 52,
@@ -215,7 +216,7 @@ open_number! {
 }
 
 open_number! {
-    /// A number of an error, as Linux has it.
+    /// The number of an error on Linux; negated in a reply.
     pub struct Errno(i32) {
         /// The operation is not permitted.
         PERM = 1,
@@ -223,11 +224,11 @@ open_number! {
         NOENT = 2,
         /// The device has failed.
         IO = 5,
-        /// The argument is too long.
+        /// The arguments, or a value, are too long.
         TOO_BIG = 7,
-        /// Try again.
+        /// The operation cannot be done now, and may be tried again.
         AGAIN = 11,
-        /// There is no memory.
+        /// Not enough memory is free.
         NOMEM = 12,
         /// The permission is missing.
         ACCES = 13,
@@ -235,23 +236,23 @@ open_number! {
         BUSY = 16,
         /// The name is taken.
         EXIST = 17,
-        /// Not on one device.
+        /// The two paths are not on one file system.
         XDEV = 18,
-        /// Not a directory.
+        /// The path is not a directory.
         NOTDIR = 20,
-        /// A directory.
+        /// The path is a directory.
         ISDIR = 21,
         /// The argument is not valid.
         INVAL = 22,
         /// The file is too large.
         FBIG = 27,
-        /// There is no space.
+        /// No space is left on the file system.
         NOSPC = 28,
-        /// Changes are refused.
+        /// The file system may only be read.
         ROFS = 30,
         /// There are too many links.
         MLINK = 31,
-        /// The result does not fit.
+        /// The result does not fit into the caller's buffer.
         RANGE = 34,
         /// The name is too long.
         NAMETOOLONG = 36,
@@ -261,31 +262,31 @@ open_number! {
         NOTEMPTY = 39,
         /// There is no such attribute, or no data.
         NODATA = 61,
-        /// The versions do not agree.
+        /// The protocol is broken, or its version is not supported.
         PROTO = 71,
-        /// Not supported here.
+        /// The operation is not supported on this file.
         OPNOTSUPP = 95,
-        /// The file is gone.
+        /// The file that the handle or number names does not exist any more.
         STALE = 116,
     }
 }
 
 layout! {
-    /// The head of a request.
+    /// The head of each request of the kernel; the operation's body follows.
     pub struct InHeader: 40 {
-        /// Bytes of the whole request.
+        /// The size of the whole request in bytes.
         [0] len: U32,
         /// An [`Opcode`].
         [4] opcode: U32,
         /// The request's number, which its reply repeats.
         [8] unique: U64,
-        /// The node.
+        /// The number of the node that the request is about.
         [16] node: U64,
-        /// The user of the caller.
+        /// The user number of the calling process.
         [24] uid: U32,
-        /// The group of the caller.
+        /// The group number of the calling process.
         [28] gid: U32,
-        /// The process of the caller.
+        /// The number of the calling process.
         [32] pid: U32,
         /// Length of the extensions behind the body, in units of eight bytes.
         [36] extension_len: U16,
@@ -295,9 +296,9 @@ layout! {
 }
 
 layout! {
-    /// The head of a reply.
+    /// The head of each reply and notification; its body follows.
     pub struct OutHeader: 16 {
-        /// Bytes of the whole reply.
+        /// The size of the whole reply in bytes.
         [0] len: U32,
         /// Zero, or a negated [`Errno`].
         [4] error: I32,
@@ -309,37 +310,37 @@ layout! {
 layout! {
     /// The attributes of a node.
     pub struct Attr: 88 {
-        /// Number of the inode.
+        /// The number of the inode.
         [0] ino: U64,
         /// Size in bytes.
         [8] size: U64,
         /// Space in blocks of 512 bytes.
         [16] blocks: U64,
-        /// Time of the last access, in seconds.
+        /// The time of the last access, in seconds since 1970.
         [24] atime: U64,
-        /// Time of the last change of contents.
+        /// The time of the last change of contents, in seconds since 1970.
         [32] mtime: U64,
-        /// Time of the last change of attributes.
+        /// The time of the last change of attributes, in seconds since 1970.
         [40] ctime: U64,
-        /// Nanoseconds of `atime`.
+        /// The nanoseconds after `atime`, below 10⁹.
         [48] atime_ns: U32,
-        /// Nanoseconds of `mtime`.
+        /// The nanoseconds after `mtime`, below 10⁹.
         [52] mtime_ns: U32,
-        /// Nanoseconds of `ctime`.
+        /// The nanoseconds after `ctime`, below 10⁹.
         [56] ctime_ns: U32,
         /// Type and permissions.
         [60] mode: U32,
         /// Number of names.
         [64] links: U32,
-        /// Owner.
+        /// The user number of the owner.
         [68] uid: U32,
-        /// Group.
+        /// The number of the group.
         [72] gid: U32,
-        /// Number of the device that the node is.
+        /// The device number, if the node is a device.
         [76] rdev: U32,
-        /// Best size of a request.
+        /// The best size of a request in bytes.
         [80] block_bytes: U32,
-        /// Flags of the node.
+        /// Flags of the node (`FUSE_ATTR_…`).
         [84] flags: U32,
     }
 }
@@ -351,7 +352,7 @@ layout! {
         [0] major: U32,
         /// The kernel's minor version.
         [4] minor: U32,
-        /// The largest read-ahead in bytes.
+        /// The largest read-ahead that the kernel proposes, in bytes.
         [8] readahead_max: U32,
         /// The kernel's lower 32 [`capability`] bits.
         [12] flags: U32,
@@ -361,23 +362,23 @@ layout! {
 layout! {
     /// The reply of INIT.
     pub struct InitOut: 64 {
-        /// The major version.
+        /// The program's major version.
         [0] major: U32,
-        /// The minor version.
+        /// The minor version that both ends use.
         [4] minor: U32,
-        /// The largest read-ahead in bytes.
+        /// The largest read-ahead that the kernel may do, in bytes.
         [8] readahead_max: U32,
         /// The agreed lower 32 [`capability`] bits.
         [12] flags: U32,
-        /// Requests without a waiter that may be in flight.
+        /// The most requests that may be in flight with no process waiting, such as read-ahead.
         [16] background_max: U16,
-        /// Number of these from which the kernel is told to wait.
+        /// The number of such requests in flight from which on the kernel starts fewer of them.
         [18] congestion: U16,
         /// The largest write in bytes.
         [20] write_max: U32,
-        /// Granularity of times in nanoseconds.
+        /// The granularity of the file system's time stamps, in nanoseconds.
         [24] time_granularity_ns: U32,
-        /// Pages of the largest request.
+        /// The most pages of data in one request.
         [28] pages_max: U16,
         /// Not used here.
         [30] map_alignment: U16,
@@ -389,21 +390,21 @@ layout! {
 }
 
 layout! {
-    /// The reply that names a node.
+    /// The reply of LOOKUP and of the requests that make a node.
     pub struct EntryOut: 128 {
-        /// The node; zero for a name that is known not to exist.
+        /// The number of the node; zero if no such name exists, which the kernel may cache.
         [0] node: U64,
-        /// The generation: together with the node, a name for ever.
+        /// The generation of the node's number. The two together never name another node.
         [8] generation: U64,
-        /// Seconds for which the name may be cached.
+        /// Seconds for which the kernel may cache the name.
         [16] entry_valid: U64,
-        /// Seconds for which the attributes may be cached.
+        /// Seconds for which the kernel may cache the attributes.
         [24] attr_valid: U64,
-        /// Nanoseconds of `entry_valid`.
+        /// Nanoseconds to add to `entry_valid`.
         [32] entry_valid_ns: U32,
-        /// Nanoseconds of `attr_valid`.
+        /// Nanoseconds to add to `attr_valid`.
         [36] attr_valid_ns: U32,
-        /// The attributes.
+        /// The attributes of the node.
         [40] attr: Attr,
     }
 }
@@ -411,13 +412,13 @@ layout! {
 layout! {
     /// The reply of GETATTR and SETATTR.
     pub struct AttrOut: 104 {
-        /// Seconds for which the attributes may be cached.
+        /// Seconds for which the kernel may cache the attributes.
         [0] attr_valid: U64,
-        /// Nanoseconds of `attr_valid`.
+        /// Nanoseconds to add to `attr_valid`.
         [8] attr_valid_ns: U32,
         /// Not used.
         [12] padding: U32,
-        /// The attributes.
+        /// The attributes of the node.
         [16] attr: Attr,
     }
 }
@@ -425,9 +426,9 @@ layout! {
 layout! {
     /// References to a node that the kernel gives back.
     pub struct ForgetOne: 16 {
-        /// The node.
+        /// The number of the node.
         [0] node: U64,
-        /// Number of references.
+        /// The number of references that are given back.
         [8] lookups: U64,
     }
 }
@@ -435,7 +436,7 @@ layout! {
 layout! {
     /// The body of BATCH_FORGET, before its [`ForgetOne`]s.
     pub struct BatchForgetIn: 8 {
-        /// Number of nodes.
+        /// The number of [`ForgetOne`]s that follow.
         [0] count: U32,
         /// Not used.
         [4] padding: U32,
@@ -445,11 +446,11 @@ layout! {
 layout! {
     /// The body of GETATTR.
     pub struct GetAttrIn: 16 {
-        /// Flags.
+        /// [`GETATTR_HANDLE`], or zero.
         [0] flags: U32,
         /// Not used.
         [4] padding: U32,
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [8] handle: U64,
     }
 }
@@ -459,9 +460,9 @@ layout! {
     pub struct MknodIn: 16 {
         /// Type and permissions.
         [0] mode: U32,
-        /// Number of the device.
+        /// The device number, if a device is made.
         [4] rdev: U32,
-        /// The caller's mask, which the kernel has applied.
+        /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [8] umask: U32,
         /// Not used.
         [12] padding: U32,
@@ -473,7 +474,7 @@ layout! {
     pub struct MkdirIn: 8 {
         /// Permissions.
         [0] mode: U32,
-        /// The caller's mask, which the kernel has applied.
+        /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [4] umask: U32,
     }
 }
@@ -481,7 +482,7 @@ layout! {
 layout! {
     /// The body of RENAME2, before the two names.
     pub struct Rename2In: 16 {
-        /// The directory of the new name.
+        /// The number of the node of the directory that gets the new name.
         [0] new_directory: U64,
         /// Flags of renameat2(2).
         [8] flags: U32,
@@ -493,35 +494,35 @@ layout! {
 layout! {
     /// The body of SETATTR.
     pub struct SetAttrIn: 88 {
-        /// Of [`set`].
+        /// The attributes to change: bits of [`set`].
         [0] valid: U32,
         /// Not used.
         [4] padding: U32,
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [8] handle: U64,
-        /// Size in bytes.
+        /// The new size in bytes.
         [16] size: U64,
-        /// The owner of locks.
+        /// The kernel's number for the owner of file locks.
         [24] lock_owner: U64,
-        /// Time of the last access, in seconds.
+        /// The time of the last access, in seconds since 1970.
         [32] atime: U64,
-        /// Time of the last change of contents.
+        /// The time of the last change of contents, in seconds since 1970.
         [40] mtime: U64,
-        /// Time of the last change of attributes.
+        /// The time of the last change of attributes, in seconds since 1970.
         [48] ctime: U64,
-        /// Nanoseconds of `atime`.
+        /// The nanoseconds after `atime`, below 10⁹.
         [56] atime_ns: U32,
-        /// Nanoseconds of `mtime`.
+        /// The nanoseconds after `mtime`, below 10⁹.
         [60] mtime_ns: U32,
-        /// Nanoseconds of `ctime`.
+        /// The nanoseconds after `ctime`, below 10⁹.
         [64] ctime_ns: U32,
         /// Type and permissions.
         [68] mode: U32,
         /// Not used.
         [72] unused: U32,
-        /// Owner.
+        /// The user number of the owner.
         [76] uid: U32,
-        /// Group.
+        /// The number of the group.
         [80] gid: U32,
         /// Not used.
         [84] unused_2: U32,
@@ -533,7 +534,7 @@ layout! {
     pub struct OpenIn: 8 {
         /// Flags of open(2).
         [0] flags: U32,
-        /// Flags of the interface.
+        /// Flags of the FUSE interface for this open (`FUSE_OPEN_…`).
         [4] open_flags: U32,
     }
 }
@@ -545,9 +546,9 @@ layout! {
         [0] flags: U32,
         /// Type and permissions.
         [4] mode: U32,
-        /// The caller's mask, which the kernel has applied.
+        /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [8] umask: U32,
-        /// Flags of the interface.
+        /// Flags of the FUSE interface for this open (`FUSE_OPEN_…`).
         [12] open_flags: U32,
     }
 }
@@ -555,9 +556,9 @@ layout! {
 layout! {
     /// The reply of OPEN and OPENDIR, and the second part of that of CREATE.
     pub struct OpenOut: 16 {
-        /// The handle, of the program's choice.
+        /// The handle, chosen by the program, that names the open file in later requests.
         [0] handle: U64,
-        /// Of [`open_flag`].
+        /// The kernel's use of the file: bits of [`open_flag`].
         [8] open_flags: U32,
         /// Not used.
         [12] padding: U32,
@@ -567,13 +568,13 @@ layout! {
 layout! {
     /// The body of RELEASE and RELEASEDIR.
     pub struct ReleaseIn: 24 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
         /// Flags of open(2).
         [8] flags: U32,
-        /// Flags of the close.
+        /// Flags of the FUSE interface for this close (`FUSE_RELEASE_…`).
         [12] release_flags: U32,
-        /// The owner of locks.
+        /// The kernel's number for the owner of file locks.
         [16] lock_owner: U64,
     }
 }
@@ -581,13 +582,13 @@ layout! {
 layout! {
     /// The body of FLUSH.
     pub struct FlushIn: 24 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
         /// Not used.
         [8] unused: U32,
         /// Not used.
         [12] padding: U32,
-        /// The owner of locks.
+        /// The kernel's number for the owner of file locks.
         [16] lock_owner: U64,
     }
 }
@@ -595,15 +596,15 @@ layout! {
 layout! {
     /// The body of READ, READDIR and READDIRPLUS.
     pub struct ReadIn: 40 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// First byte, or the cookie of an entry.
+        /// The offset of the first byte, or in a directory the position of the first entry.
         [8] offset: U64,
-        /// Bytes.
+        /// The number of bytes to read, or the room for entries in bytes.
         [16] size: U32,
-        /// Flags of the read.
+        /// Flags of the FUSE interface for this read (`FUSE_READ_…`).
         [20] read_flags: U32,
-        /// The owner of locks.
+        /// The kernel's number for the owner of file locks.
         [24] lock_owner: U64,
         /// Flags of open(2).
         [32] flags: U32,
@@ -615,15 +616,15 @@ layout! {
 layout! {
     /// The body of WRITE, before the data.
     pub struct WriteIn: 40 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// First byte.
+        /// The offset of the first byte in the file.
         [8] offset: U64,
-        /// Bytes.
+        /// The number of bytes to write.
         [16] size: U32,
-        /// Flags of the write.
+        /// Flags of the FUSE interface for this write: [`WRITE_CACHE`], [`WRITE_KILL_SUIDGID`].
         [20] write_flags: U32,
-        /// The owner of locks.
+        /// The kernel's number for the owner of file locks.
         [24] lock_owner: U64,
         /// Flags of open(2).
         [32] flags: U32,
@@ -636,7 +637,7 @@ layout! {
     /// The reply of WRITE and COPY_FILE_RANGE, and of GETXATTR and LISTXATTR to a question for the
     /// size.
     pub struct SizeOut: 8 {
-        /// Bytes.
+        /// The number of bytes that were written or copied, or that the caller needs room for.
         [0] size: U32,
         /// Not used.
         [4] padding: U32,
@@ -646,21 +647,21 @@ layout! {
 layout! {
     /// The reply of STATFS.
     pub struct StatfsOut: 80 {
-        /// Size in units of `fragment_bytes`.
+        /// The size of the file system in blocks of `fragment_bytes` bytes.
         [0] blocks: U64,
-        /// Free blocks.
+        /// The number of free blocks.
         [8] free: U64,
-        /// Free blocks for users other than root.
+        /// The number of free blocks for users other than root.
         [16] available: U64,
-        /// Number of files that there can be.
+        /// The most files that the file system can have.
         [24] files: U64,
-        /// Number of further files.
+        /// The number of files that can still be made.
         [32] files_free: U64,
-        /// Best size of a request.
+        /// The best size of a request in bytes.
         [40] block_bytes: U32,
         /// The longest name in bytes.
         [44] name_max: U32,
-        /// Bytes of a block.
+        /// The size of a block in bytes.
         [48] fragment_bytes: U32,
         /// Not used.
         [52] padding: U32,
@@ -672,9 +673,9 @@ layout! {
 layout! {
     /// The body of FSYNC and FSYNCDIR.
     pub struct FsyncIn: 16 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// Flags.
+        /// [`FSYNC_DATA`], or zero.
         [8] flags: U32,
         /// Not used.
         [12] padding: U32,
@@ -684,7 +685,7 @@ layout! {
 layout! {
     /// The body of SETXATTR, before the name and the value.
     pub struct SetXattrIn: 8 {
-        /// Bytes of the value.
+        /// The size of the value in bytes.
         [0] size: U32,
         /// Flags of setxattr(2).
         [4] flags: U32,
@@ -694,7 +695,7 @@ layout! {
 layout! {
     /// The body of GETXATTR, before the name, and of LISTXATTR.
     pub struct GetXattrIn: 8 {
-        /// Bytes that the caller has room for; zero asks for the size.
+        /// The number of bytes that the caller has room for. Zero asks for the size instead.
         [0] size: U32,
         /// Not used.
         [4] padding: U32,
@@ -704,7 +705,7 @@ layout! {
 layout! {
     /// The body of ACCESS.
     pub struct AccessIn: 8 {
-        /// Permissions, as access(2) has them.
+        /// The permissions to check, as bits of access(2).
         [0] mask: U32,
         /// Not used.
         [4] padding: U32,
@@ -714,11 +715,11 @@ layout! {
 layout! {
     /// The body of FALLOCATE.
     pub struct FallocateIn: 32 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// First byte.
+        /// The offset of the first byte in the file.
         [8] offset: U64,
-        /// Bytes.
+        /// The length of the range in bytes.
         [16] length: U64,
         /// Flags of fallocate(2).
         [24] mode: U32,
@@ -730,11 +731,11 @@ layout! {
 layout! {
     /// The body of LSEEK.
     pub struct LseekIn: 24 {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// The byte from which to look.
+        /// The offset of the byte from which on to search.
         [8] offset: U64,
-        /// The object of the search, as lseek(2) numbers it.
+        /// The object of the search: `SEEK_DATA` or `SEEK_HOLE` of lseek(2).
         [16] whence: U32,
         /// Not used.
         [20] padding: U32,
@@ -746,15 +747,15 @@ layout! {
     pub struct CopyIn: 56 {
         /// The handle of the source.
         [0] handle: U64,
-        /// First byte of the source.
+        /// The offset of the first byte in the source.
         [8] offset: U64,
-        /// The node of the target.
+        /// The number of the target's node.
         [16] target: U64,
         /// The handle of the target.
         [24] target_handle: U64,
-        /// First byte of the target.
+        /// The offset of the first byte in the target.
         [32] target_offset: U64,
-        /// Bytes.
+        /// The number of bytes to copy.
         [40] length: U64,
         /// Flags of copy_file_range(2).
         [48] flags: U64,
@@ -764,13 +765,13 @@ layout! {
 layout! {
     /// An entry of a directory, before its name.
     pub struct DirEntry: 24 {
-        /// Number of the inode.
+        /// The number of the inode.
         [0] ino: U64,
-        /// The cookie from which to go on behind the entry.
+        /// The position of the next entry, which the kernel passes as `offset` of its next read.
         [8] next: U64,
-        /// Bytes of the name.
+        /// The length of the name in bytes.
         [16] name_len: U32,
-        /// The type: the upper four bits of a mode.
+        /// The type of the inode: bits 15:12 of its mode, shifted down.
         [20] kind: U32,
     }
 }
@@ -778,23 +779,23 @@ layout! {
 layout! {
     /// The notification that attributes, or a range of data, of a node have changed.
     pub struct InvalInodeOut: 24 {
-        /// The node.
+        /// The number of the node.
         [0] node: U64,
-        /// First byte; negative for attributes alone.
+        /// The offset of the first byte that has changed; negative if only attributes have.
         [8] offset: I64,
-        /// Bytes; zero for all that follow.
+        /// The number of bytes that have changed; zero for all that follow.
         [16] length: I64,
     }
 }
 
-/// Code of the notification with an [`InvalInodeOut`], in the place of an error.
+/// The code of the notification with an [`InvalInodeOut`], which stands in [`OutHeader::error`].
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The data of a write lies behind this many bytes.
+    /// Checks that the data of a write lies behind 80 bytes of heads.
     #[test]
     fn the_data_of_a_write_begins_at_80() {
         assert_eq!(size_of::<InHeader>() + size_of::<WriteIn>(), 80);

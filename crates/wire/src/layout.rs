@@ -44,7 +44,8 @@ macro_rules! open_number {
     };
 }
 
-/// Defines an open number that can be a field of a layout: one byte, unless another type is given.
+/// Defines an open number that can be a field of a `layout!`. It has one byte, unless another type
+/// is given.
 macro_rules! open_enum {
     ($(#[$meta:meta])* pub struct $name:ident { $($values:tt)* }) => {
         open_enum! { $(#[$meta])* pub struct $name(u8) { $($values)* } }

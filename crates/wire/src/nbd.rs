@@ -10,22 +10,23 @@
 
 use zerocopy::big_endian::{U16, U32, U64};
 
-/// The number that a server sends first: the letters `NBDMAGIC`.
+/// The magic number that a server sends first: the letters `NBDMAGIC`.
 pub const GREETING_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 
-/// The number before a newstyle server's flags, and before each option: the letters `IHAVEOPT`.
+/// The magic number before a newstyle server's flags, and before each option: the letters
+/// `IHAVEOPT`.
 pub const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 
 /// The magic number that begins a server's reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
-/// The number before each request.
+/// The magic number before each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 
-/// The number before each simple reply.
+/// The magic number before each simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 
-/// The number before each chunk of a structured reply.
+/// The magic number before each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flag of both ends: fixed newstyle negotiation.
@@ -37,10 +38,10 @@ pub const FLAG_NO_ZEROES: u16 = 2;
 /// Number of zero bytes behind an [`ExportNameReply`], unless both ends set [`FLAG_NO_ZEROES`].
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
-/// Set in the kind of every reply to an option that failed.
+/// The bit that is set in the type ([`OptionReply`]) of every reply to an option that failed.
 pub const REPLY_IS_ERROR: u32 = 1 << 31;
 
-/// Set in the kind of every chunk that reports an error.
+/// The bit that is set in the [`ChunkKind`] of every chunk that reports an error.
 pub const CHUNK_IS_ERROR: u16 = 1 << 15;
 
 /// Flag of a chunk of a structured reply: no further chunk of this reply follows.
@@ -54,7 +55,7 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 pub mod export_flag {
     /// Set in the flags of every export.
     pub const HAS_FLAGS: u16 = 1;
-    /// Writes are refused.
+    /// The export may only be read: writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
     /// Flushes are served.
     pub const SEND_FLUSH: u16 = 1 << 2;

@@ -26,8 +26,8 @@ pub const DATA_BYTES_LEAST: u32 = 4096;
 /// (sections 3.6.2.4 and 3.6.2.5).
 pub const TERM_DATA_BYTES_MAX: u32 = 128;
 
-/// The largest value of HPDA and CPDA, in units of four bytes less one (sections 3.6.2.2 and
-/// 3.6.2.3).
+/// The largest value of HPDA and CPDA, the alignment of data in units of four bytes, less one
+/// (sections 3.6.2.2 and 3.6.2.3).
 pub const ALIGNMENT_MAX: u8 = 31;
 
 /// The largest offset of data in a PDU, in bytes, which follows from [`ALIGNMENT_MAX`].
@@ -157,7 +157,7 @@ layout! {
         [0] common: CommonHeader,
         /// FES: the reason for the end of the connection.
         [8] status: FatalStatus,
-        /// FEI: further information, which depends on the status.
+        /// FEI: an offset or a digest, as [`FatalStatus`] says; otherwise zero.
         [10] information: U32,
         /// Zero.
         [14] reserved: [u8; 10],

@@ -19,7 +19,7 @@ pub const ANY_DEVICE: u32 = u32::MAX;
 /// The number that stands for no queue in commands that concern a whole device.
 pub const NO_QUEUE: u16 = u16::MAX;
 
-/// Maximum number of requests of a queue.
+/// Maximum number of requests of a queue that are in flight.
 pub const QUEUE_DEPTH_MAX: u16 = 4096;
 
 /// Distance in bytes between the places of two queues in a device's file, at which programs map the
@@ -27,7 +27,7 @@ pub const QUEUE_DEPTH_MAX: u16 = 4096;
 pub const DESCRIPTORS_STRIDE: u64 =
     (QUEUE_DEPTH_MAX as u64 * size_of::<IoDescriptor>() as u64).next_multiple_of(4096);
 
-/// Features of the driver, and flags of a device.
+/// Features of the driver ([`ControlCode::GET_FEATURES`]), and flags of a device that uses them.
 pub mod feature {
     /// The program asks for the data of each write with
     /// [`IoCode::GET_DATA`](super::IoCode::GET_DATA), and gives the memory for it then.
@@ -44,7 +44,7 @@ pub mod feature {
     pub const UPDATE_SIZE: u64 = 1 << 10;
 }
 
-/// States of a device.
+/// States of a device, in [`DeviceInfo::state`].
 pub mod state {
     /// The block device does not exist, or not any more.
     pub const DEAD: u16 = 0;
@@ -54,7 +54,7 @@ pub mod state {
     pub const QUIESCED: u16 = 2;
 }
 
-/// Attributes of a block device.
+/// Attributes of a block device, in [`Basic::attributes`].
 pub mod attribute {
     /// Writes are refused.
     pub const READ_ONLY: u32 = 1 << 0;
@@ -78,7 +78,7 @@ pub mod request_flag {
     pub const FUA: u32 = 1 << 13;
 }
 
-/// Result of a command of a queue: a request is there, with its data if the program asked for it.
+/// Result of a command of a queue: a request has come. A write's data is in the program's memory.
 pub const RESULT_OK: i32 = 0;
 
 /// Result of a command of a queue: a write is there, and its data has to be asked for.
@@ -87,7 +87,7 @@ pub const RESULT_NEED_GET_DATA: i32 = 1;
 /// Result of a command of a queue: the device stops (`-ENODEV`).
 pub const RESULT_ABORT: i32 = -19;
 
-/// The letter of the driver's ioctl numbers.
+/// The type (bits 15:8) of the driver's ioctl numbers: the letter `u`.
 const LETTER: u32 = b'u' as u32;
 
 /// Returns the ioctl number of a command with a structure of `bytes` bytes, which the kernel fills
@@ -166,7 +166,7 @@ open_number! {
 layout! {
     /// A command of the control device, inside its submission entry.
     pub struct ControlCommand: 32 {
-        /// The number of the device.
+        /// The number of the device that the command concerns.
         [0] device: U32,
         /// The number of the queue, or [`NO_QUEUE`].
         [4] queue: U16,
@@ -196,7 +196,7 @@ layout! {
         [4] state: U16,
         /// Not used.
         [6] padding: U16,
-        /// Maximum length of a request in bytes.
+        /// Maximum length of a request's data in bytes.
         [8] request_bytes_max: U32,
         /// The device's number.
         [12] device: U32,
@@ -282,7 +282,7 @@ layout! {
         [0] queue: U16,
         /// The request's tag.
         [2] tag: U16,
-        /// Number of bytes done, or the negative number of an error.
+        /// Number of bytes that a completed request has transferred, or a negated error number.
         [4] result: I32,
         /// Address of the request's memory.
         [8] address: U64,
@@ -319,7 +319,7 @@ impl IoDescriptor {
 mod tests {
     use super::*;
 
-    /// Numbers that a C program printed which includes the kernel's header.
+    /// Compares command numbers with those that a C program with the kernel's header has printed.
     #[test]
     fn commands_have_the_numbers_of_the_kernels_header() {
         assert_eq!(ControlCode::ADD_DEVICE.0, 0xc020_7504);

@@ -68,7 +68,7 @@ impl Agreement {
         }))
     }
 
-    /// Returns `true` if both ends have every bit of `capability`, which is of [`capability`].
+    /// Returns `true` if both ends have all of these [`capability`] bits.
     #[must_use]
     pub fn has(&self, capability: u64) -> bool {
         self.capabilities & capability == capability

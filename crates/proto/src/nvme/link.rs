@@ -144,7 +144,8 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) generation: u64,
-    /// The number of the host's [losses](Link::losses) that the view takes into account.
+    /// The number of times that the host had lost rights (`losses` of the [`Link`]) when the view
+    /// was made.
     pub(super) losses: u64,
     /// The namespaces, ordered by identifier.
     pub(super) namespaces: Box<[Seen]>,

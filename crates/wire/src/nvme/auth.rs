@@ -75,7 +75,7 @@ layout! {
 layout! {
     /// The fixed part of the message Negotiate; [`AuthDescriptor`]s follow.
     pub struct AuthNegotiate: 8 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Identifier of the kind of secure channel to derive from this authentication; zero for
         /// none.
@@ -107,7 +107,7 @@ layout! {
     /// The fixed part of the message Challenge. The challenge follows, then the controller's
     /// Diffie-Hellman value.
     pub struct AuthChallenge: 16 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Length of the challenge in bytes, which is the length of the hash function's result.
         [6] hash_bytes: u8,
@@ -128,7 +128,7 @@ layout! {
     /// The fixed part of the message Reply. The response follows, then the host's challenge (zeroes
     /// if it has none) and its Diffie-Hellman value.
     pub struct AuthReply: 16 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Length of the response, and of the challenge, in bytes.
         [6] hash_bytes: u8,
@@ -149,7 +149,7 @@ layout! {
     /// The fixed part of the message Success1; the controller's response follows if the host sent a
     /// challenge.
     pub struct AuthSuccess1: 16 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Length of the response in bytes.
         [6] hash_bytes: u8,
@@ -165,7 +165,7 @@ layout! {
 layout! {
     /// The message Success2.
     pub struct AuthSuccess2: 16 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Zero.
         [6] reserved: [u8; 10],
@@ -175,11 +175,11 @@ layout! {
 layout! {
     /// The messages Failure1 and Failure2, which end an authentication.
     pub struct AuthFailureMessage: 8 {
-        /// The common head.
+        /// The head that every authentication message has.
         [0] head: AuthHead,
         /// Reason code. 1: authentication failed.
         [6] reason: u8,
-        /// The reason code's explanation.
+        /// The explanation of the reason code, which says why the authentication failed.
         [7] explanation: AuthFailure,
     }
 }

@@ -34,25 +34,25 @@ layout! {
         [2] cid: U16,
         /// Identifier of the namespace.
         [4] nsid: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [8] dword2: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [12] dword3: U32,
-        /// Metadata pointer.
+        /// The address of a metadata buffer, which is not used here.
         [16] metadata: U64,
         /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [40] dword10: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [44] dword11: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [48] dword12: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [52] dword13: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [56] dword14: U32,
-        /// Command specific.
+        /// A word whose meaning depends on the command.
         [60] dword15: U32,
     }
 }
@@ -107,11 +107,11 @@ impl Submission {
 open_enum! {
     /// A command's part in a fused operation: bits 1:0 of a submission's flags.
     pub struct Fuse {
-        /// An ordinary command.
+        /// The command is not fused.
         NONE = 0,
-        /// The first command of two.
+        /// The command is the first of two that are fused.
         FIRST = 1,
-        /// The second command of two.
+        /// The command is the second of two that are fused.
         SECOND = 2,
     }
 }
@@ -202,7 +202,7 @@ open_enum! {
         GET_LOG_PAGE = 0x02,
         /// Reads an Identify data structure.
         IDENTIFY = 0x06,
-        /// Aborts another command.
+        /// Aborts another outstanding command.
         ABORT = 0x08,
         /// Sets a feature.
         SET_FEATURES = 0x09,
@@ -230,11 +230,11 @@ open_enum! {
         WRITE_UNCORRECTABLE = 0x04,
         /// Compares stored data with the host's data.
         COMPARE = 0x05,
-        /// Writes zeroes.
+        /// Writes zeroes to a range of blocks.
         WRITE_ZEROES = 0x08,
         /// Gives hints on the use of data. Only the hint to deallocate has an effect here.
         DATASET_MANAGEMENT = 0x09,
-        /// Reads blocks without transferring them.
+        /// Checks that blocks can be read, without transferring them.
         VERIFY = 0x0c,
         /// Registers, replaces or removes a reservation key.
         RESERVATION_REGISTER = 0x0d,

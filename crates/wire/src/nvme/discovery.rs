@@ -8,13 +8,13 @@ pub const NQN_BYTES: usize = 256;
 open_enum! {
     /// The type of a transport.
     pub struct TransportKind {
-        /// RDMA.
+        /// RDMA: InfiniBand, RoCE or iWARP.
         RDMA = 1,
         /// Fibre Channel.
         FIBRE_CHANNEL = 2,
         /// TCP.
         TCP = 3,
-        /// Within the host.
+        /// A transport within the host, without a network.
         LOCAL = 254,
     }
 }
@@ -26,7 +26,7 @@ open_enum! {
         IPV4 = 1,
         /// IPv6.
         IPV6 = 2,
-        /// Within the host.
+        /// A transport within the host, without a network.
         LOCAL = 254,
     }
 }

@@ -19,7 +19,7 @@ open_enum! {
     pub struct FabricsKind {
         /// Writes a property.
         PROPERTY_SET = 0x00,
-        /// Creates a queue, and with the admin queue an association with a controller.
+        /// Creates a queue; for the admin queue also an association with a controller.
         CONNECT = 0x01,
         /// Reads a property.
         PROPERTY_GET = 0x04,
@@ -47,7 +47,7 @@ layout! {
         [5] reserved: [u8; 19],
         /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
-        /// Command specific.
+        /// Fields that depend on the type of the command.
         [40] specific: [u8; 24],
     }
 }

@@ -7,13 +7,13 @@ open_enum! {
         ARBITRATION = 0x01,
         /// Power management.
         POWER = 0x02,
-        /// Temperature threshold of an event.
+        /// The temperature thresholds at which the controller sends an event.
         TEMPERATURE = 0x04,
         /// Error recovery: how long reads and writes are retried.
         ERROR_RECOVERY = 0x05,
-        /// Volatile write cache.
+        /// The volatile write cache: on or off.
         WRITE_CACHE = 0x06,
-        /// Number of I/O queues.
+        /// The number of I/O queues that the controller grants.
         QUEUES = 0x07,
         /// Atomicity of writes larger than a block.
         WRITE_ATOMICITY = 0x0a,
@@ -23,7 +23,7 @@ open_enum! {
         TIMESTAMP = 0x0e,
         /// Keep-alive timeout.
         KEEP_ALIVE = 0x0f,
-        /// Host behaviour; 512 bytes of data.
+        /// Behaviour that the host supports (Host Behavior Support); 512 bytes of data.
         HOST_BEHAVIOUR = 0x16,
         /// Host identifier; 16 bytes of data.
         HOST_IDENTIFIER = 0x81,
@@ -76,7 +76,7 @@ open_enum! {
 
 /// Bits of [`Feature::EVENTS`] and of the `events` field of Identify Controller.
 pub mod notice {
-    /// Health: one bit for each critical warning.
+    /// The bits of the critical warnings of the health log.
     pub const SMART: u32 = 0xff;
     /// Namespaces were attached, detached or changed.
     pub const NAMESPACE: u32 = 1 << 8;

@@ -80,13 +80,14 @@ layout! {
         [24] model: [u8; 40],
         /// Firmware revision, ASCII padded with spaces.
         [64] firmware: [u8; 8],
-        /// Recommended arbitration burst, as a power of two.
+        /// Recommended arbitration burst: the exponent of a power of two, in commands.
         [72] arbitration_burst: u8,
         /// Organizationally unique identifier of the vendor, assigned by the IEEE.
         [73] ieee: [u8; 3],
         /// Multi-path: bit 0 several ports, bit 1 several controllers, bit 3 ANA.
         [76] multi_path: u8,
-        /// Largest transfer, as a power of two of the smallest page; zero: no limit.
+        /// Largest transfer: the exponent of a power of two, in units of the smallest page; zero:
+        /// no limit.
         [77] transfer_max_shift: u8,
         /// The controller's identifier.
         [78] cntlid: U16,
@@ -96,7 +97,8 @@ layout! {
         [84] resume_us: U32,
         /// Typical time of a shutdown, in microseconds.
         [88] shutdown_us: U32,
-        /// Optional asynchronous events that the controller sends.
+        /// Optional asynchronous events that the controller sends: bits of
+        /// [`notice`](super::notice).
         [92] events: U32,
         /// Attributes: bit 0 host identifiers of 128 bits, bit 6 traffic-based keep-alive.
         [96] attributes: U32,
@@ -195,9 +197,11 @@ layout! {
         [368] endurance_capacity_max: U128,
         /// Zero.
         [384] reserved_384: [u8; 128],
-        /// Submission entry size as powers of two: bits 3:0 minimum, bits 7:4 maximum.
+        /// Size of a submission queue entry, which is 2ⁿ bytes: bits 3:0 the least `n`, bits 7:4
+        /// the greatest.
         [512] submission_shift: u8,
-        /// Completion entry size as powers of two: bits 3:0 minimum, bits 7:4 maximum.
+        /// Size of a completion queue entry, which is 2ⁿ bytes: bits 3:0 the least `n`, bits 7:4
+        /// the greatest.
         [513] completion_shift: u8,
         /// Maximum number of commands of one queue that the controller carries out at a time; zero:
         /// not reported.
@@ -268,7 +272,7 @@ layout! {
     pub struct LbaFormat: 4 {
         /// Length of a block's metadata in bytes.
         [0] metadata_bytes: U16,
-        /// Size of a block in bytes, as a power of two.
+        /// The exponent of the size of a block, which is 2ⁿ bytes.
         [2] data_shift: u8,
         /// Relative performance, 0 is best.
         [3] performance: u8,

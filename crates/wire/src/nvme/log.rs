@@ -168,7 +168,7 @@ open_enum! {
 layout! {
     /// The beginning of the ANA log (Base 5.16.1.13); [`AnaGroup`]s follow.
     pub struct AnaHeader: 16 {
-        /// Number of changes of the log.
+        /// Number of times that the log has changed.
         [0] changes: U64,
         /// Number of groups that follow.
         [8] groups: U16,
@@ -184,7 +184,7 @@ layout! {
         [0] group: U32,
         /// Number of namespace identifiers that follow.
         [4] namespaces: U32,
-        /// Number of changes of the group.
+        /// Number of times that the state of the group has changed.
         [8] changes: U64,
         /// State of the group's namespaces through this controller.
         [16] state: AnaState,

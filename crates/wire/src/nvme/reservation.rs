@@ -51,7 +51,8 @@ layout! {
 layout! {
     /// The beginning of the extended Reservation Status (Base 7.5).
     pub struct ReservationHead: 64 {
-        /// Counts changes of registrants and of the holder.
+        /// PR generation: the number of registrations, of their replacements and removals, and of
+        /// preemptions.
         [0] generation: U32,
         /// The type of the reservation; zero for none.
         [4] kind: ReservationKind,
@@ -101,7 +102,7 @@ open_enum! {
 layout! {
     /// The reservation notification log (Base 5.16.1.24): one notice.
     pub struct ReservationNotice: 64 {
-        /// Number of the notice; zero if there is none.
+        /// Number of the notice, counted from 1; zero if there is none.
         [0] count: U64,
         /// The type of the notice.
         [8] kind: ReservationNoticeKind,

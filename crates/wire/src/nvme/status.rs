@@ -28,7 +28,8 @@ macro_rules! statuses {
         impl Status {
             $( $(#[$meta])* pub const $name: Status = Status($number); )+
 
-            /// Returns the name of the status, or `None` for an unnamed status.
+            /// Returns the text of the status code and its type; `None` for one without a name
+            /// here.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 & 0x7ff {
                     $( $number => Some($text), )+
@@ -124,7 +125,7 @@ statuses! {
     CONNECT_INVALID_HOST = 0x184, "connect invalid host";
     /// The queue does not accept this type of command.
     INVALID_QUEUE_TYPE = 0x185, "invalid queue type";
-    /// The log changed during the read.
+    /// The discovery log changed while the host read it, so the read has to start again.
     DISCOVER_RESTART = 0x190, "discover restart";
     /// The queue has not been authenticated.
     AUTHENTICATION_REQUIRED = 0x191, "authentication required";
@@ -188,12 +189,13 @@ impl Status {
         self.0 & 0x7ff == 0
     }
 
-    /// Returns the status field of a completion queue entry.
+    /// Returns the status as the status field of a completion queue entry, with a phase tag of
+    /// zero.
     pub const fn to_field(self) -> u16 {
         self.0 << 1
     }
 
-    /// Returns the status in the status field of a completion queue entry.
+    /// Returns the status that the status field of a completion queue entry contains.
     pub const fn from_field(field: u16) -> Status {
         Status(field >> 1)
     }

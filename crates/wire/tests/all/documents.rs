@@ -1,5 +1,5 @@
-//! Compares the field tables of docs/protocol with the structs: fields, offsets, sizes and order
-//! must match.
+//! Compares the field tables of docs/reference/protocols with the structs: fields, offsets, sizes
+//! and order must match.
 
 use std::mem::offset_of;
 
