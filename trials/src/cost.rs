@@ -1,6 +1,6 @@
 //! `cargo xtask cost`: counts the instructions that scheduling costs, for each request.
 //!
-//! One worker serves a load twice: once with the scheduler that promises nothing, and once with the
+//! A worker serves a load twice: once with the scheduler that promises nothing, and once with the
 //! token scheduler (`crates/lab/examples/cost`), under an instruction counter. The counts of two
 //! lengths of each run are subtracted, which leaves what requests cost, without start and end. The
 //! shares are those of a worker with sockets, over a ring and loopback, as far as it runs in user

@@ -77,7 +77,7 @@ fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
     Err(Failure::Words(watch.overdue()))
 }
 
-/// What the command knows about a draining server from its latest answers.
+/// The command's knowledge of a draining server, from its latest answers.
 struct Watch {
     last: Drain,
     /// Number of queries in a row for which no process listened at the server's address.

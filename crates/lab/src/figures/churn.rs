@@ -35,7 +35,7 @@ struct Guest {
     slo: Slo,
 }
 
-/// One of 16 places, which successive tenants with SLOs occupy.
+/// A place, one of 16, that successive tenants with SLOs occupy.
 struct Place {
     guest: Option<Guest>,
     /// The virtual time in nanoseconds at which the present tenant leaves, or the next one comes.

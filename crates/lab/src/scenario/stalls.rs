@@ -7,7 +7,7 @@ use flash::Chance;
 
 use super::source::unit;
 
-/// How often a thread stalls, and for how long.
+/// The frequency and the length of the stalls of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stalling {
     /// The mean number of stalls a second, at random and independent of each other.

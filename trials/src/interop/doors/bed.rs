@@ -63,16 +63,16 @@ pub(super) struct Bed {
     _target: Target,
 }
 
-/// One reading of the counts: instructions in programs and in the kernel, reads of a device, and
-/// the time.
+/// A reading of the counts: instructions in programs and in the kernel, reads of a device, and the
+/// time.
 struct Look {
     counts: [u64; 2],
     reads: u64,
     at: Instant,
 }
 
-/// What happened between two readings: instructions in programs and in the kernel, reads, and
-/// seconds.
+/// The changes between two readings: instructions in programs and in the kernel, reads of the
+/// device, and seconds.
 struct Watched {
     counts: [f64; 2],
     reads: u64,

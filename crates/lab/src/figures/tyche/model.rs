@@ -93,7 +93,7 @@ impl Thread {
     }
 }
 
-/// One direction between the two hosts: the thread that sends, the link, and the thread that
+/// A direction between the two hosts: the thread that sends, the link, and the thread that
 /// receives.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
