@@ -53,7 +53,7 @@ pub mod capability {
     pub const POSIX_ACL: u64 = 1 << 20;
     /// The reply of INIT says how many pages a request may have.
     pub const MAX_PAGES: u64 = 1 << 22;
-    /// The targets of symbolic links are cached.
+    /// The kernel caches the targets of symbolic links.
     pub const CACHE_SYMLINKS: u64 = 1 << 23;
     /// The file system clears set-user and set-group bits on writes, truncation and change of owner.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
@@ -230,7 +230,7 @@ open_number! {
         AGAIN = 11,
         /// Not enough memory is free.
         NOMEM = 12,
-        /// The permission is missing.
+        /// The caller has no permission for the operation.
         ACCES = 13,
         /// The device or file is in use.
         BUSY = 16,
@@ -302,7 +302,7 @@ layout! {
         [0] len: U32,
         /// Zero, or a negated [`Errno`].
         [4] error: I32,
-        /// The request's number.
+        /// The number of the request that is answered; zero in a notification.
         [8] unique: U64,
     }
 }
@@ -312,9 +312,9 @@ layout! {
     pub struct Attr: 88 {
         /// The number of the inode.
         [0] ino: U64,
-        /// Size in bytes.
+        /// The size of the contents in bytes.
         [8] size: U64,
-        /// Space in blocks of 512 bytes.
+        /// The space that the node takes, in blocks of 512 bytes.
         [16] blocks: U64,
         /// The time of the last access, in seconds since 1970.
         [24] atime: U64,
@@ -328,9 +328,9 @@ layout! {
         [52] mtime_ns: U32,
         /// The nanoseconds after `ctime`, below 10⁹.
         [56] ctime_ns: U32,
-        /// Type and permissions.
+        /// The type and permissions of the node, as `st_mode` of stat(2).
         [60] mode: U32,
-        /// Number of names.
+        /// The number of names (hard links) of the node.
         [64] links: U32,
         /// The user number of the owner.
         [68] uid: U32,
@@ -458,7 +458,7 @@ layout! {
 layout! {
     /// The body of MKNOD, before the name.
     pub struct MknodIn: 16 {
-        /// Type and permissions.
+        /// The type and permissions of the node, as `st_mode` of stat(2).
         [0] mode: U32,
         /// The device number, if a device is made.
         [4] rdev: U32,
@@ -472,7 +472,7 @@ layout! {
 layout! {
     /// The body of MKDIR, before the name.
     pub struct MkdirIn: 8 {
-        /// Permissions.
+        /// The permissions of the new directory.
         [0] mode: U32,
         /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [4] umask: U32,
@@ -516,7 +516,7 @@ layout! {
         [60] mtime_ns: U32,
         /// The nanoseconds after `ctime`, below 10⁹.
         [64] ctime_ns: U32,
-        /// Type and permissions.
+        /// The type and permissions of the node, as `st_mode` of stat(2).
         [68] mode: U32,
         /// Not used.
         [72] unused: U32,
@@ -532,7 +532,7 @@ layout! {
 layout! {
     /// The body of OPEN and OPENDIR.
     pub struct OpenIn: 8 {
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller has opened the file.
         [0] flags: U32,
         /// Flags of the FUSE interface for this open (`FUSE_OPEN_…`).
         [4] open_flags: U32,
@@ -542,9 +542,9 @@ layout! {
 layout! {
     /// The body of CREATE and TMPFILE, before the name.
     pub struct CreateIn: 16 {
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller has opened the file.
         [0] flags: U32,
-        /// Type and permissions.
+        /// The type and permissions of the node, as `st_mode` of stat(2).
         [4] mode: U32,
         /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [8] umask: U32,
@@ -570,7 +570,7 @@ layout! {
     pub struct ReleaseIn: 24 {
         /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller has opened the file.
         [8] flags: U32,
         /// Flags of the FUSE interface for this close (`FUSE_RELEASE_…`).
         [12] release_flags: U32,
@@ -606,7 +606,7 @@ layout! {
         [20] read_flags: U32,
         /// The kernel's number for the owner of file locks.
         [24] lock_owner: U64,
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller has opened the file.
         [32] flags: U32,
         /// Not used.
         [36] padding: U32,
@@ -626,7 +626,7 @@ layout! {
         [20] write_flags: U32,
         /// The kernel's number for the owner of file locks.
         [24] lock_owner: U64,
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller has opened the file.
         [32] flags: U32,
         /// Not used.
         [36] padding: U32,

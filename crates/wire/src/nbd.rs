@@ -95,13 +95,13 @@ pub mod errno {
     pub const EPERM: u32 = 1;
     /// Input or output failed.
     pub const EIO: u32 = 5;
-    /// Memory is short.
+    /// Not enough memory is free.
     pub const ENOMEM: u32 = 12;
     /// An argument is invalid.
     pub const EINVAL: u32 = 22;
     /// No space is left.
     pub const ENOSPC: u32 = 28;
-    /// A value is too large.
+    /// The request is too large for the server, such as a read that must come in one chunk.
     pub const EOVERFLOW: u32 = 75;
     /// The operation is not supported.
     pub const ENOTSUP: u32 = 95;
@@ -114,11 +114,11 @@ open_number! {
     pub struct OptionKind(u32) {
         /// Chooses an export and ends the negotiation; a failure ends the connection.
         EXPORT_NAME = 1,
-        /// Ends the connection.
+        /// Ends the connection without choosing an export.
         ABORT = 2,
         /// Asks for the names of all exports.
         LIST = 3,
-        /// Asks for TLS.
+        /// Asks that the connection continue over TLS.
         STARTTLS = 5,
         /// Asks for the properties of an export, without choosing it.
         INFO = 6,
@@ -166,7 +166,7 @@ open_number! {
     pub struct InfoKind(u16) {
         /// Size of the export in bytes, and its flags.
         EXPORT = 0,
-        /// The export's name.
+        /// The export's canonical name.
         NAME = 1,
         /// Alignment, preferred size and maximum size of requests.
         BLOCK_SIZE = 3,

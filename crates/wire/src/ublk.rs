@@ -36,7 +36,7 @@ pub mod feature {
     pub const USER_RECOVERY: u64 = 1 << 3;
     /// Requests that the program had not completed are given to its successor.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
-    /// Users other than root may make devices.
+    /// Users other than root may make and serve devices.
     pub const UNPRIVILEGED: u64 = 1 << 5;
     /// Commands have the numbers of ioctls.
     pub const IOCTL_ENCODING: u64 = 1 << 6;
@@ -105,7 +105,7 @@ const fn queue(number: u32) -> u32 {
 }
 
 open_number! {
-    /// A command of the control device.
+    /// The ioctl number of a command of the driver's control device.
     pub struct ControlCode(u32) {
         /// Reads a device's [`DeviceInfo`].
         GET_DEVICE_INFO = control(2, 0x02),
@@ -136,7 +136,7 @@ open_number! {
 }
 
 open_number! {
-    /// A command of a queue.
+    /// The ioctl number of a command of a device's queue.
     pub struct IoCode(u32) {
         /// Waits for the first request with a tag.
         FETCH = queue(0x20),
@@ -170,9 +170,9 @@ layout! {
         [0] device: U32,
         /// The number of the queue, or [`NO_QUEUE`].
         [4] queue: U16,
-        /// Length of the buffer in bytes.
+        /// Length in bytes of the command's buffer, in the program's memory.
         [6] len: U16,
-        /// Address of the buffer.
+        /// Address of the command's buffer, in the program's memory.
         [8] address: U64,
         /// The argument of the command: a process identifier, or a size in sectors.
         [16] data: U64,
@@ -284,7 +284,7 @@ layout! {
         [2] tag: U16,
         /// Number of bytes that a completed request has transferred, or a negated error number.
         [4] result: I32,
-        /// Address of the request's memory.
+        /// Address of the request's data in the program's memory.
         [8] address: U64,
     }
 }
@@ -298,7 +298,7 @@ layout! {
         [4] sectors: U32,
         /// First sector of 512 bytes.
         [8] sector: U64,
-        /// Address of the request's memory.
+        /// Address of the request's data in the program's memory.
         [16] address: U64,
     }
 }

@@ -149,19 +149,19 @@ impl fmt::Debug for Head {
 pub struct Attributes {
     /// The inode's number, by which the kernel names the node too.
     pub ino: u64,
-    /// Size in bytes.
+    /// The size of the contents in bytes.
     pub size: u64,
-    /// Space in blocks of 512 bytes.
+    /// The space that the node takes, in blocks of 512 bytes.
     pub blocks: u64,
-    /// Time of the last access.
+    /// The time of the last access to the contents.
     pub atime: Time,
-    /// Time of the last change of contents.
+    /// The time of the last change of the contents.
     pub mtime: Time,
-    /// Time of the last change of attributes.
+    /// The time of the last change of the attributes or the contents.
     pub ctime: Time,
-    /// Type and permissions.
+    /// The type and permissions, as `st_mode` of stat(2).
     pub mode: u32,
-    /// Number of names.
+    /// The number of names (hard links) of the node.
     pub links: u32,
     /// The owner's user number.
     pub uid: u32,
@@ -228,7 +228,7 @@ pub fn no_such_name(unique: u64, cached: Duration) -> Head {
     Head::entry(unique, &Entry { name_cached: cached, ..Entry::default() })
 }
 
-/// An opened file or directory.
+/// The reply's data about a file or directory that was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
     /// The handle by which the kernel names the opened file in later requests.
@@ -250,7 +250,7 @@ pub struct Sizes {
     pub block_bytes: u32,
     /// The number of blocks in the file system.
     pub blocks: u64,
-    /// Number of free blocks.
+    /// The number of free blocks in the file system.
     pub free: u64,
     /// The most files that the file system can have.
     pub files: u64,

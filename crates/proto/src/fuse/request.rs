@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 /// The size in bytes of the heads of a write, which its data follows.
 pub const HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// The longest name in bytes.
+/// The longest name of a file or an extended attribute, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// A parsed request of the kernel.
@@ -46,7 +46,7 @@ pub struct Caller {
 pub struct Mistake {
     /// The number of the request; `None` if it has no reply.
     pub unique: Option<u64>,
-    /// The error to reply with.
+    /// The error number to reply with.
     pub errno: Errno,
 }
 
@@ -72,7 +72,7 @@ impl Time {
 pub enum TimeOr {
     /// The time at which the request is served.
     Now,
-    /// A given time.
+    /// The given moment.
     At(Time),
 }
 
@@ -85,7 +85,7 @@ pub struct Changes {
     pub uid: Option<u32>,
     /// The number of the group.
     pub gid: Option<u32>,
-    /// The size in bytes.
+    /// The new size in bytes.
     pub size: Option<u64>,
     /// The time of the last access.
     pub atime: Option<TimeOr>,
@@ -116,7 +116,7 @@ pub struct Greeting {
 pub enum Operation<'a> {
     /// Agrees on version and capabilities.
     Init(Greeting),
-    /// Ends the file system; the last request.
+    /// Ends the file system. No request follows.
     Destroy,
     /// Looks up a name in the directory that the request is about.
     Lookup(&'a [u8]),
@@ -138,25 +138,25 @@ pub enum Operation<'a> {
     ReadLink,
     /// Makes a symbolic link in the directory that the request is about.
     Symlink {
-        /// The name.
+        /// The name of the new link.
         name: &'a [u8],
         /// The target, of at least one byte.
         target: &'a [u8],
     },
     /// Makes a file, device, pipe or socket in the directory that the request is about.
     MkNod {
-        /// The name.
+        /// The name of the new file.
         name: &'a [u8],
-        /// Type and permissions.
+        /// The type and permissions of the new file, as `st_mode` of stat(2).
         mode: u32,
         /// The device number, if a device is made.
         rdev: u32,
     },
-    /// Makes a directory.
+    /// Makes a directory in the directory that the request is about.
     MkDir {
-        /// The name.
+        /// The name of the new directory.
         name: &'a [u8],
-        /// Permissions.
+        /// The permissions of the new directory.
         mode: u32,
     },
     /// Removes this name of a file from the directory.
@@ -178,26 +178,26 @@ pub enum Operation<'a> {
     Link {
         /// The number of the file's node.
         target: u64,
-        /// The name.
+        /// The further name of the file.
         name: &'a [u8],
     },
-    /// Opens a file.
+    /// Opens the file that the request is about.
     Open {
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller opens or has opened the file.
         flags: u32,
     },
-    /// Makes a file and opens it.
+    /// Makes a file in the directory that the request is about, and opens it.
     Create {
-        /// The name of the extended attribute.
+        /// The name of the new file.
         name: &'a [u8],
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller opens or has opened the file.
         flags: u32,
-        /// Type and permissions.
+        /// The type and permissions of the new file, as `st_mode` of stat(2).
         mode: u32,
     },
-    /// Reads data.
+    /// Reads data of an open file.
     Read {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// The offset of the first byte in the file.
         offset: u64,
@@ -206,7 +206,7 @@ pub enum Operation<'a> {
     },
     /// Writes data, which lies behind the first [`HEAD_BYTES`] of the message.
     Write {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// The offset of the first byte in the file.
         offset: u64,
@@ -217,24 +217,24 @@ pub enum Operation<'a> {
         from_cache: bool,
         /// `true` if set-user and set-group bits are to be cleared.
         kill_suidgid: bool,
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller opens or has opened the file.
         flags: u32,
     },
     /// Reads the sizes of the file system.
     StatFs,
     /// Says that one descriptor of the open file was closed.
     Flush {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
     },
     /// Ends the use of a handle, after the last descriptor of the file was closed.
     Release {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
     },
-    /// Makes a file durable.
+    /// Makes the changes of an open file durable.
     Fsync {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// `true` if only data and the metadata needed to read it must be durable, as for
         /// fdatasync(2).
@@ -244,9 +244,9 @@ pub enum Operation<'a> {
     SyncFs,
     /// Sets an extended attribute of the node.
     SetXattr {
-        /// The name.
+        /// The name of the extended attribute.
         name: &'a [u8],
-        /// The value.
+        /// The new value of the extended attribute.
         value: &'a [u8],
         /// Flags of setxattr(2).
         flags: u32,
@@ -263,16 +263,16 @@ pub enum Operation<'a> {
         /// The number of bytes that the caller has room for. Zero asks for the size instead.
         bytes: u32,
     },
-    /// Removes an extended attribute.
+    /// Removes the extended attribute of this name from the node.
     RemoveXattr(&'a [u8]),
-    /// Opens a directory.
+    /// Opens the directory that the request is about.
     OpenDir {
-        /// Flags of open(2).
+        /// The flags of open(2) with which the caller opens or has opened the file.
         flags: u32,
     },
     /// Reads entries of a directory.
     ReadDir {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// The position of the first entry to return: zero, or that which the entry before it has
         /// named.
@@ -282,14 +282,14 @@ pub enum Operation<'a> {
         /// `true` if the entries come with attributes, and with a reference to each node.
         with_attributes: bool,
     },
-    /// Closes a directory.
+    /// Ends the use of a directory's handle, after its last descriptor was closed.
     ReleaseDir {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
     },
-    /// Makes a directory durable.
+    /// Makes the changes of an open directory durable.
     FsyncDir {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// `true` if only data and the metadata needed to read it must be durable, as for
         /// fdatasync(2).
@@ -304,7 +304,7 @@ pub enum Operation<'a> {
     Interrupt,
     /// Reserves or frees space of a range of the file.
     Fallocate {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
         /// The offset of the first byte in the file.
         offset: u64,
@@ -315,9 +315,9 @@ pub enum Operation<'a> {
     },
     /// Finds the next data or hole in the file.
     Seek {
-        /// The handle.
+        /// The handle by which the file or directory is open.
         handle: u64,
-        /// The byte from which to look.
+        /// The offset of the byte from which on to search.
         offset: u64,
         /// The object of the search: `SEEK_DATA` or `SEEK_HOLE` of lseek(2).
         whence: u32,

@@ -87,26 +87,26 @@ struct Pending {
 enum Body {
     /// The head of the next reply.
     None,
-    /// Data of a read.
+    /// Data of a read, which comes next.
     Data { cookie: u64, at: usize, left: usize, is_last: bool },
-    /// The text of an error.
+    /// The text of an error, which is skipped.
     Text { cookie: u64, left: usize, is_last: bool },
     /// Nothing: the reply has ended.
     End { cookie: u64 },
 }
 
-/// An event of the connection.
+/// An event that a server's bytes cause at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
     /// The export was chosen, and requests may be sent.
     Up,
-    /// Data of a read.
+    /// A piece of the data of a read.
     Data {
         /// The request's cookie.
         cookie: u64,
         /// The offset in the read's data, in bytes.
         at: usize,
-        /// The data.
+        /// The bytes of the piece.
         bytes: &'a [u8],
     },
     /// A hole in the data of a read, which stands for zeroes.

@@ -21,15 +21,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::limits::{ALLOCATION, HANDSHAKE_TIME, NAME_BYTES_MAX, OPTIONS_BYTES_MAX};
 
-/// The state of a negotiation.
+/// The state of the negotiation on one connection, at the server.
 #[derive(Debug)]
 pub(super) struct Handshake {
     stage: Stage,
-    /// The beginning of an incomplete message.
+    /// The first bytes of the client's next message, while it has not come whole.
     gathered: Vec<u8>,
     /// The number of bytes of options so far, heads included.
     taken: usize,
-    /// Messages that have not been sent.
+    /// The bytes of messages to the client that have not been sent.
     outbox: Vec<u8>,
     /// `true` if there are messages that the session's worker was not told of.
     has_news: bool,
@@ -77,7 +77,7 @@ enum Stage {
     Aborted,
 }
 
-/// The chosen export.
+/// The export that the client has chosen, and how its replies look.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) info: NamespaceInfo,
@@ -406,7 +406,7 @@ impl Handshake {
         self.outbox.extend_from_slice(reply_head(option, reply, bytes).as_bytes());
     }
 
-    /// Returns the transmission flags of an export.
+    /// Returns the transmission flags of an export, as bits of `export_flag`.
     fn flags_of(&self, info: &NamespaceInfo) -> u16 {
         let always = export_flag::HAS_FLAGS
             | export_flag::SEND_FLUSH

@@ -42,7 +42,7 @@ pub struct ServerPrelude {
     taken: usize,
 }
 
-/// The message that comes next.
+/// The client's message that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerStage {
     /// Nothing: the greeting is to be said.

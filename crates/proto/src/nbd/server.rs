@@ -33,7 +33,7 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 pub struct NbdSession {
     /// The negotiation; `None` once its last message was sent.
     pub(super) handshake: Option<Box<Handshake>>,
-    /// The export, once one was chosen.
+    /// The chosen export; zeroes before one was chosen.
     pub(super) export: Export,
     /// The first bytes of the next request's head, while it has not come whole. Empty while a
     /// payload passes.
@@ -42,7 +42,7 @@ pub struct NbdSession {
     pub(super) payload: u32,
     /// The source of the payload's bytes.
     pub(super) source: Source,
-    /// The request to which the payload belongs.
+    /// The tag of the request to which the payload belongs.
     pub(super) paying: Tag,
     /// The refusal of a write, which is sent after the client has sent the data.
     pub(super) late: Late,

@@ -22,7 +22,7 @@ use super::mail::Mail;
 use super::record::{PutOff, Record, Waiting};
 use super::state::State;
 
-/// Carries out Authentication Send.
+/// Carries out Authentication Send, which brings a message of the host (Base 6.2).
 pub(super) fn authentication_send(
     state: &mut State,
     cntlid: u16,
@@ -119,7 +119,7 @@ pub(super) fn take_put_off(state: &mut State, now: Instant) {
     }
 }
 
-/// Carries out Authentication Receive.
+/// Carries out Authentication Receive, by which the host fetches a message (Base 6.1).
 pub(super) fn authentication_receive(
     state: &mut State,
     cntlid: u16,

@@ -55,7 +55,7 @@ impl AuthJobs {
         self.jobs.len()
     }
 
-    /// Adds a computation.
+    /// Adds a computation behind those that wait.
     pub(super) fn push(&mut self, job: Job) {
         self.jobs.push_back(job);
     }

@@ -26,7 +26,7 @@ pub struct Place {
 pub struct Answer {
     /// The command's identifier.
     pub cid: CommandId,
-    /// The status.
+    /// The status of the command.
     pub status: Status,
     /// The command-specific result.
     pub result: u64,
@@ -114,7 +114,7 @@ pub enum Fused {
     /// The compare. It is kept until its write comes, or until
     /// [`Queue::orphan`](super::Queue::orphan) answers it.
     First,
-    /// The write.
+    /// The write, which comes after its compare.
     Second {
         /// The identifier of the compare command, the other half of the fused operation.
         first: CommandId,
@@ -148,14 +148,14 @@ pub enum Action {
         conn: ConnId,
         /// The answer, still to be passed to [`Queue::seal`](super::Queue::seal).
         answer: Answer,
-        /// Data for the host.
+        /// The data that the host receives before the answer; empty for none.
         data: Vec<u8>,
     },
     /// Closes the connection once all output is sent, because its association is over.
     Close {
-        /// The connection.
+        /// The connection to close.
         conn: ConnId,
-        /// The reason, for the log.
+        /// The reason of the close, for the log.
         reason: CloseReason,
     },
 }

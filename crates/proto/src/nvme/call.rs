@@ -20,7 +20,7 @@ pub(super) struct Call<'a> {
     pub(super) queue: u16,
     pub(super) payload: &'a [u8],
     pub(super) now: Instant,
-    /// Data for the host; empty at first.
+    /// The data for the host, which the command appends; empty at first.
     pub(super) out: &'a mut Vec<u8>,
     /// Unpredictable bytes if [the command needs them](needs_chance); else zeroes.
     pub(super) chance: [u8; CHANCE_BYTES],

@@ -11,7 +11,7 @@ use super::fabric::Fabric;
 use super::fences::Withdrawal;
 
 impl Fabric {
-    /// Adds a port.
+    /// Adds a port, and tells all hosts that the discovery log has changed.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if the number is taken, a text is invalid, or there are too many

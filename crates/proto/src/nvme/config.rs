@@ -131,18 +131,18 @@ pub struct Referral {
     pub id: PortId,
     /// The address family of `address`.
     pub family: AddressFamily,
-    /// The address, as text.
+    /// The address of the other discovery subsystem, as text.
     pub address: String,
-    /// The TCP port, as text.
+    /// The TCP port of the other discovery subsystem, as text.
     pub service: String,
 }
 
-/// A set of hosts.
+/// A set of hosts that see or may use something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// All hosts.
+    /// All hosts, also those without a name.
     Any,
-    /// The hosts of this list.
+    /// The hosts whose names are in this list.
     Only(Vec<Nqn>),
 }
 
@@ -178,9 +178,9 @@ pub struct Namespace {
     pub geometry: Geometry,
     /// The size in bytes of a block as hosts see it: 512 or 4 096.
     pub block_bytes: u32,
-    /// The globally unique identifiers.
+    /// The globally unique identifiers of the namespace.
     pub identifiers: Identifiers,
-    /// The ANA group, from 1 to [`ANA_GROUPS_MAX`].
+    /// The number of the namespace's ANA group, from 1 to [`ANA_GROUPS_MAX`].
     pub ana_group: u32,
     /// The hosts that see the namespace, among the hosts that the subsystem admits.
     pub hosts: Hosts,
@@ -211,11 +211,11 @@ pub struct Subsystem {
     pub nqn: Nqn,
     /// The serial number: at most 20 characters of ASCII.
     pub serial: String,
-    /// The hosts that may connect.
+    /// The hosts that may connect to the subsystem.
     pub hosts: Hosts,
     /// The ports that lead to the subsystem; empty means all ports.
     pub ports: Vec<PortId>,
-    /// The namespaces.
+    /// The namespaces of the subsystem.
     pub namespaces: Vec<Namespace>,
     /// The states of ANA groups through ports. A group is optimized through each port for which
     /// there is no state.
@@ -231,13 +231,13 @@ pub struct Subsystem {
 pub struct Limits {
     /// The most controllers of all subsystems together, including discovery controllers.
     pub controllers_max: u16,
-    /// The most subsystems.
+    /// The most subsystems, discovery aside.
     pub subsystems_max: usize,
-    /// The largest namespace identifier.
+    /// The largest identifier of a namespace in a subsystem.
     pub namespaces_max: u32,
     /// The most I/O queues of a controller.
     pub io_queues_max: u16,
-    /// The most entries of a queue.
+    /// The most entries of a queue, admin or I/O.
     pub queue_entries_max: u16,
     /// The most bytes of data in a command's capsule: a multiple of 16.
     pub in_capsule_bytes: u32,
@@ -268,11 +268,11 @@ pub struct Config {
     pub model: String,
     /// The firmware revision for hosts: at most 8 characters of ASCII.
     pub firmware: String,
-    /// The upper limits.
+    /// The upper limits of the fabric.
     pub limits: Limits,
-    /// The ports.
+    /// The ports of the fabric, at most one with each number.
     pub ports: Vec<Port>,
-    /// The subsystems.
+    /// The subsystems that the fabric serves, without the discovery subsystem.
     pub subsystems: Vec<Subsystem>,
     /// The hosts with a tenant or keys.
     pub hosts: Vec<Host>,
@@ -318,7 +318,7 @@ pub enum Refusal {
     NamespaceExists(u32),
     /// The subsystem has no namespace of this identifier.
     NoNamespace(u32),
-    /// The identifier is zero or too large.
+    /// The identifier of a namespace is zero or too large.
     NamespaceNumber(u32),
     /// The namespace has no unique identifier, or one that another namespace has.
     Identifiers(u32),

@@ -38,11 +38,11 @@ pub(super) const READY_TIMEOUT: u8 = 15;
 /// timeout a silent host is detected and its requests are fenced off.
 const LOOKS: u32 = 4;
 
-/// A keep-alive timer.
+/// The keep-alive timer of a controller.
 #[derive(Clone, Copy, Debug)]
 struct KeepAlive {
     timeout: Duration,
-    /// The time of the next check.
+    /// The time of the next check for commands of the host.
     until: Instant,
     /// The number of checks since the last command of the host.
     silent: u32,
@@ -57,7 +57,7 @@ pub(super) struct Controller {
     pub(super) kin: Arc<Kin>,
     /// The ended queues that still have requests at a device that change data.
     pub(super) ending: Ending,
-    /// The queues, by identifier.
+    /// The present queues, by identifier; zero is the admin queue.
     pub(super) queues: BTreeMap<u16, Record>,
     pub(super) configuration: Configuration,
     pub(super) state: ControllerState,
@@ -187,7 +187,7 @@ impl Controller {
         sum
     }
 
-    /// Returns the number of I/O queues.
+    /// Returns the number of the controller's present I/O queues.
     pub(super) fn io_queues(&self) -> usize {
         self.queues.keys().filter(|queue| **queue != 0).count()
     }

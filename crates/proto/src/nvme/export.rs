@@ -26,12 +26,12 @@ use super::state::State;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Held {
-    /// No commands.
+    /// No commands wait.
     #[default]
     Nothing = 0,
-    /// Commands that change reservations.
+    /// Commands that change reservations wait.
     Reservations = 1,
-    /// Commands that change reservations, and Connects.
+    /// Commands that change reservations and Connects wait.
     Connects = 2,
 }
 
@@ -57,7 +57,7 @@ pub enum ExportError {
     TooMany,
     /// An action, such as an event to report, waits for one of the controller's connections.
     Mail,
-    /// The host is authenticating.
+    /// The host is authenticating on one of the controller's queues.
     Proof,
     /// A command of the host waits for another host's requests, or for a change to be stored.
     Answer,
@@ -96,7 +96,8 @@ pub(super) fn export(
     Ok(exported(state, own, numbers))
 }
 
-/// Removes an exported controller from this process.
+/// Removes an exported controller from this process, and keeps it aside until it is forgotten or
+/// taken back.
 ///
 /// # Errors
 /// Returns an [`ExportError`] if the controller has changed since it was exported.

@@ -68,7 +68,8 @@ pub(super) struct ExportedQueue {
     pub(super) is_proven: bool,
     /// The time at which the queue ends if the host has not authenticated.
     pub(super) prove_by: Instant,
-    /// The source address; see [`Place`](super::Place).
+    /// The host's source address, by which failed authentications are counted; `None` for not
+    /// counting.
     pub(super) address: Option<IpAddr>,
     pub(super) counts: Sum,
 }
@@ -115,7 +116,7 @@ impl ExportedController {
         self.cntlid
     }
 
-    /// Returns the host's name.
+    /// Returns the qualified name of the controller's host.
     pub fn host(&self) -> &Nqn {
         &self.association.host
     }
@@ -130,7 +131,7 @@ impl ExportedController {
         &mut self.association.port
     }
 
-    /// Encodes the controller.
+    /// Encodes the controller for another process, with times as ages at `now`.
     ///
     /// # Errors
     /// Returns an [`Unfit`] if the encoded controller is too large.
@@ -167,7 +168,7 @@ impl ExportedController {
         Ok(())
     }
 
-    /// Decodes a controller.
+    /// Decodes a controller of another process, whose times are ages at `now`.
     ///
     /// # Errors
     /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid.

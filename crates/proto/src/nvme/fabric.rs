@@ -188,14 +188,14 @@ impl Fabric {
     }
 }
 
-/// Reports, and storage of reservations.
+/// Reports on controllers, and the storage of reservations.
 impl Fabric {
-    /// Returns the controllers, ordered by identifier.
+    /// Returns a report on each controller, ordered by identifier.
     pub fn controllers(&self) -> Vec<ControllerInfo> {
         self.with(|state| state.controllers.iter().map(report::controller_info).collect())
     }
 
-    /// Returns all reservations and registrations.
+    /// Returns the reservation of each namespace that has or had one, with its registrants.
     pub fn reservations(&self) -> Vec<Reserved> {
         self.with(|state| report::reservations(state))
     }

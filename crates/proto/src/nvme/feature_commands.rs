@@ -16,7 +16,7 @@ use super::state::State;
 /// The bit of Set Features that asks to save the value. No feature here can be saved.
 const SAVE: u32 = 1 << 31;
 
-/// Carries out Get Features.
+/// Carries out Get Features (Base 5.15) for controller `cntlid`.
 pub(super) fn get_features(state: &State, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
     let dword10 = call.entry.dword10.get();
     let feature = Feature(dword10 as u8);
@@ -63,7 +63,7 @@ fn namespace_value(
     }))
 }
 
-/// Carries out Set Features.
+/// Carries out Set Features (Base 5.27) for controller `cntlid`.
 pub(super) fn set_features(
     state: &mut State,
     cntlid: u16,

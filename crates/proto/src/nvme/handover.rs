@@ -18,7 +18,7 @@ use super::queue::Queue;
 use super::reservation_transfer;
 use crate::takeover::Unfit;
 
-/// Moves of queues between workers.
+/// The operations by which queues move between workers.
 impl Fabric {
     /// Takes the moving queue of this number for `worker`, which then [tells the queue its
     /// connection](Queue::settle). Returns `None` if there is no such queue.
@@ -57,7 +57,7 @@ impl Fabric {
     }
 }
 
-/// Moves of controllers to another process.
+/// The operations by which controllers move to another process.
 impl Fabric {
     /// Sets which commands sessions hold back from now on.
     pub fn hold(&self, held: Held) {
@@ -98,7 +98,8 @@ impl Fabric {
         self.with(|state| export::export(state, cntlid, numbers))
     }
 
-    /// Removes an exported controller from this process.
+    /// Removes an exported controller from this process, and keeps it until it is
+    /// [forgotten](Fabric::forget_exported) or [taken back](Fabric::cancel_export).
     ///
     /// # Errors
     /// Returns an [`ExportError`] if the controller has changed since it was exported.
@@ -126,7 +127,7 @@ impl Fabric {
     }
 }
 
-/// Moves of controllers from another process.
+/// The operations by which controllers arrive from another process.
 impl Fabric {
     /// Expects a controller from another process. Returns the numbers under which its queues will
     /// arrive, by queue identifier.
@@ -181,7 +182,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Causes the imported reservations to be stored.
+    /// Counts the import of reservations as a change, so that they are stored.
     pub fn store_imported_reservations(&self) {
         self.with(|state| state.reservations.count_change());
     }

@@ -47,7 +47,7 @@ impl Attached {
     }
 }
 
-/// A subsystem and its namespaces.
+/// A subsystem that the fabric serves, with its namespaces and counts.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) nqn: Nqn,
@@ -81,7 +81,7 @@ impl Served {
     }
 }
 
-/// The inventory of a fabric.
+/// The inventory of a fabric: limits, names, ports, subsystems and hosts.
 #[derive(Debug)]
 pub(super) struct Inventory {
     limits: Limits,
@@ -95,7 +95,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Creates the inventory of a configuration.
+    /// Creates the inventory from a fabric's configuration.
     ///
     /// # Errors
     /// Returns a [`Refusal`] that names the invalid part of the configuration.
@@ -138,7 +138,7 @@ impl Inventory {
         &self.methods
     }
 
-    /// Returns the other discovery subsystems.
+    /// Returns the other discovery subsystems that hosts are referred to.
     pub(super) fn referrals(&self) -> &[Referral] {
         &self.referrals
     }
@@ -169,7 +169,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Removes a port.
+    /// Removes the port of this number.
     ///
     /// # Errors
     /// Returns [`Refusal::NoPort`] if there is no port of this number.
@@ -187,7 +187,7 @@ impl Inventory {
         self.hosts.get(nqn).is_some_and(|known| known.key.is_some())
     }
 
-    /// Adds or replaces a host's entry.
+    /// Adds or replaces a host's entry, which has its tenant and keys.
     ///
     /// # Errors
     /// Returns [`Refusal::Full`] if there are too many entries.
@@ -199,7 +199,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Removes a host's entry.
+    /// Removes a host's entry, if it has one.
     pub(super) fn remove_host(&mut self, nqn: &Nqn) {
         self.hosts.remove(nqn);
     }
@@ -214,7 +214,7 @@ impl Inventory {
         self.subsystems.get(nqn)
     }
 
-    /// Returns a subsystem for changes.
+    /// Returns the subsystem of this name for changes.
     ///
     /// # Errors
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
@@ -263,7 +263,7 @@ impl Inventory {
         filled
     }
 
-    /// Removes a subsystem.
+    /// Removes the subsystem of this name, and returns it.
     ///
     /// # Errors
     /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
@@ -271,7 +271,7 @@ impl Inventory {
         self.subsystems.remove(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
     }
 
-    /// Returns a namespace for changes.
+    /// Returns a namespace of a subsystem for changes.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if there is no such namespace.
@@ -321,7 +321,7 @@ impl Inventory {
         Ok(attached.config.hosts.clone())
     }
 
-    /// Removes a namespace from a subsystem.
+    /// Removes a namespace from a subsystem, and returns it.
     ///
     /// # Errors
     /// Returns a [`Refusal`] if there is no such namespace.

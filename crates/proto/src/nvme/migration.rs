@@ -23,11 +23,12 @@ use super::record::Made;
 #[derive(Debug)]
 pub(super) struct DetachedQueue {
     pub(super) made: Made,
-    /// The head of the submission queue.
+    /// The head of the submission queue, as the host was told last.
     pub(super) head: u16,
     /// A fused compare that waits for its write.
     pub(super) first: Option<Io>,
-    /// The source address; see [`Place`].
+    /// The host's source address, by which failed authentications are counted; `None` for not
+    /// counting.
     pub(super) address: Option<IpAddr>,
 }
 

@@ -239,7 +239,7 @@ impl Queue {
         }
     }
 
-    /// Returns the ranges of the last [`Outcome::Discard`].
+    /// Returns the ranges of the last [`Outcome::Discard`], in blocks of 512 bytes.
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }

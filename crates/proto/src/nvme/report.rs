@@ -31,7 +31,7 @@ pub struct QueueInfo {
 pub struct ControllerInfo {
     /// The controller's identifier.
     pub cntlid: u16,
-    /// The controller's kind.
+    /// The controller's kind: for I/O or for discovery.
     pub kind: Kind,
     /// The subsystem's name.
     pub subsystem: Nqn,
@@ -73,7 +73,7 @@ pub struct Reserved {
     pub persists: bool,
 }
 
-/// Returns all reservations and registrations.
+/// Returns the reservation of each namespace that has or had one, with its registrants.
 pub(super) fn reservations(state: &State) -> Vec<Reserved> {
     let mut all = Vec::new();
     for served in state.inventory.subsystems() {

@@ -18,9 +18,9 @@ const NOTICES_MAX: usize = 255;
 /// A host, as reservations identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant {
-    /// The host's name.
+    /// The host's qualified name.
     pub host: Nqn,
-    /// The host's identifier.
+    /// The identifier that the host gave in its Connect.
     pub id: HostId,
 }
 

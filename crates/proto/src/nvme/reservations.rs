@@ -23,7 +23,7 @@ struct Unanswered {
     to: Option<(Place, CommandId)>,
 }
 
-/// The reservations of a fabric.
+/// The reservations of a fabric, and the commands that wait for a change of them.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     /// The reservations, by namespace. Every subsystem that exports a namespace shares its

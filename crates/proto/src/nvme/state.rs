@@ -24,7 +24,7 @@ use super::record::{Association, Made};
 use super::reservation::{Registrant, Reservation};
 use super::reservations::Reservations;
 
-/// The state of a fabric.
+/// The state of a fabric, which one thread at a time reads or changes.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) inventory: Inventory,

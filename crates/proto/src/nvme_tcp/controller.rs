@@ -141,7 +141,7 @@ enum Phase {
     Initial,
     /// Capsules may come; the end of the queue ends this phase.
     Open,
-    /// All further input is ignored.
+    /// The connection ends, and all further input is ignored.
     Over,
 }
 

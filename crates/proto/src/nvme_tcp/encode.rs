@@ -20,7 +20,7 @@ const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
     pub(super) digests: Digests,
-    /// The alignment of data, in bytes.
+    /// The alignment of data in bytes, from the start of its PDU.
     pub(super) alignment: usize,
 }
 

@@ -120,7 +120,7 @@ pub(super) type Blame = Box<(Broken, Offending)>;
 
 /// The next part of a stream of PDUs.
 pub(super) enum Part<'a, 'r> {
-    /// The header of a PDU.
+    /// The whole header of a PDU, whose data follows.
     Head(Head<'r>),
     /// A piece of the PDU's data. `end` comes with the last piece and says whether the data matches
     /// its digest. Only the last piece may be empty.

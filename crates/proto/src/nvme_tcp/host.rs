@@ -29,7 +29,7 @@ const FROM_CONTROLLERS: &[Kind] = &[
     Kind::plain(PduType::CONTROLLER_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
-/// An event from the controller.
+/// An event that the controller's bytes cause at the host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HostEvent<'a> {
     /// The controller has accepted the connection; commands may be sent from here on.
@@ -109,7 +109,7 @@ enum Phase {
     Over,
 }
 
-/// A command in progress.
+/// A command that was sent and has not ended.
 #[derive(Clone, Copy, Debug)]
 struct InProgress {
     carried: Carried,
@@ -164,7 +164,7 @@ impl HostSession {
     /// Appends a command's capsule, with the data that travels in it, to `out`.
     ///
     /// # Panics
-    /// Panics like [`HostSession::capsule`].
+    /// Panics in the cases in which [`HostSession::capsule`] does.
     pub fn command(
         &mut self,
         entry: &Submission,

@@ -37,7 +37,7 @@ pub enum ClientEvent<'a> {
     },
     /// The next piece of the last reply's data, never empty.
     Body {
-        /// The bytes, lent for this call.
+        /// The bytes of the piece, lent for this call.
         bytes: &'a [u8],
         /// The data's status, with the last piece: `Ok`, or why the data must not be used.
         end: Option<Status>,
@@ -292,7 +292,7 @@ impl ClientSession {
         }
     }
 
-    /// Processes a command's end; its data follows.
+    /// Processes the head of a reply that ends a command. Its data follows.
     fn begin<'a>(&mut self, head: &ReplyHead) -> Result<ClientEvent<'a>, Fatal> {
         if self.phase != Phase::Open {
             return Err(Fatal::OutOfOrder);

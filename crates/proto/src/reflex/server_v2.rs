@@ -187,7 +187,7 @@ fn slo(body: &SloBody) -> Option<Slo> {
     })
 }
 
-/// Encodes a reply up to its data.
+/// Encodes a reply or notice, up to the data of a read, which follows.
 pub(super) fn reply(reply: &Reply, body: &[u8], checksums: bool) -> FrameHead {
     match *reply {
         Reply::Done { tag, status, .. } => done(tag, status, body, checksums),

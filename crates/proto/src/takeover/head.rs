@@ -9,7 +9,7 @@ use super::{BODY_BYTES_MAX, Unfit, VERSION};
 
 const MAGIC: [u8; 4] = *b"nftk";
 
-/// The kind of a message.
+/// The kind of a message between the old and the new process of a take-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
@@ -38,7 +38,7 @@ pub enum Kind {
     /// From the old process: all connections that can move have moved; everything else is handed
     /// over, too.
     Commit = 11,
-    /// From the new process: it serves.
+    /// From the new process: it serves, and the take-over cannot be aborted any more.
     Committed = 12,
     /// From the old process: none of its threads runs any more.
     Rest = 13,
@@ -74,7 +74,7 @@ impl Kind {
     ];
 }
 
-/// The head of a message.
+/// The head of a take-over message, which says what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The kind of the message.
@@ -91,7 +91,7 @@ impl Head {
     /// The size of a head in bytes.
     pub const BYTES: usize = 24;
 
-    /// Encodes the head.
+    /// Encodes the head in the format of this module.
     ///
     /// # Errors
     /// Returns [`Unfit::TooLarge`] if the body is larger than a message may be.
@@ -110,7 +110,7 @@ impl Head {
         Ok(to.0.try_into().expect("the fields make a head"))
     }
 
-    /// Decodes a head.
+    /// Decodes the head of a message of the other process.
     ///
     /// # Errors
     /// Returns an [`Unfit`] if the bytes are foreign, of another version, of an unknown kind, or of

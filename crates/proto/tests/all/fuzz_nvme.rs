@@ -36,7 +36,7 @@ fn hosts_say_anything() {
     assert!(rounds::is_replay() || missed.is_empty(), "never happened: {missed:?}");
 }
 
-/// A namespace as the model knows it.
+/// A namespace as the test's model of the fabric knows it.
 #[derive(Clone)]
 struct Ns {
     blocks: u64,

@@ -96,7 +96,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns the data, which has no holes.
+    /// Returns the data of a read as one piece, which has no holes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let first = self.data.keys().next().copied().unwrap_or(0);

@@ -30,7 +30,7 @@ layout! {
         [0] opcode: u8,
         /// Bits 1:0 the command's part in a fused operation, bits 7:6 the form of the data pointer.
         [1] flags: u8,
-        /// The host's identifier of the command.
+        /// The host's identifier of the command, which its completion repeats.
         [2] cid: U16,
         /// Identifier of the namespace.
         [4] nsid: U32,
@@ -121,7 +121,7 @@ layout! {
     pub struct SglDescriptor: 16 {
         /// An address, or for [`SglKind::DATA_OFFSET`] the offset within the capsule's data.
         [0] address: U64,
-        /// Length in bytes.
+        /// Length of the data in bytes.
         [8] length: U32,
         /// Zero.
         [12] reserved: [u8; 3],
@@ -155,7 +155,7 @@ impl SglDescriptor {
 open_enum! {
     /// Type (bits 7:4) and subtype (bits 3:0) of an SGL descriptor.
     pub struct SglKind {
-        /// Data block at an address.
+        /// Data block at an address in the host's memory.
         DATA_ADDRESS = 0x00,
         /// Data block at an offset of the capsule.
         DATA_OFFSET = 0x01,
@@ -198,15 +198,15 @@ impl Completion {
 open_enum! {
     /// Opcodes of the admin queue (Base 5).
     pub struct AdminOpcode {
-        /// Reads a log page.
+        /// Reads a log page of the controller.
         GET_LOG_PAGE = 0x02,
         /// Reads an Identify data structure.
         IDENTIFY = 0x06,
         /// Aborts another outstanding command.
         ABORT = 0x08,
-        /// Sets a feature.
+        /// Sets the value of a feature of the controller or a namespace.
         SET_FEATURES = 0x09,
-        /// Reads a feature.
+        /// Reads the value of a feature of the controller or a namespace.
         GET_FEATURES = 0x0a,
         /// Waits for an asynchronous event.
         ASYNC_EVENT_REQUEST = 0x0c,
@@ -226,7 +226,7 @@ open_enum! {
         WRITE = 0x01,
         /// Reads blocks.
         READ = 0x02,
-        /// Marks blocks as bad.
+        /// Makes blocks unreadable until they are written again.
         WRITE_UNCORRECTABLE = 0x04,
         /// Compares stored data with the host's data.
         COMPARE = 0x05,
@@ -244,7 +244,7 @@ open_enum! {
         RESERVATION_ACQUIRE = 0x11,
         /// Releases or clears a reservation.
         RESERVATION_RELEASE = 0x15,
-        /// Copies blocks.
+        /// Copies blocks of a namespace to other blocks of it.
         COPY = 0x19,
         /// A Fabrics command ([`FABRICS_OPCODE`]).
         FABRICS = 0x7f,

@@ -8,11 +8,11 @@ pub const NQN_BYTES: usize = 256;
 open_enum! {
     /// The type of a transport.
     pub struct TransportKind {
-        /// RDMA: InfiniBand, RoCE or iWARP.
+        /// NVMe over RDMA: InfiniBand, RoCE or iWARP.
         RDMA = 1,
-        /// Fibre Channel.
+        /// NVMe over Fibre Channel.
         FIBRE_CHANNEL = 2,
-        /// TCP.
+        /// NVMe over TCP.
         TCP = 3,
         /// A transport within the host, without a network.
         LOCAL = 254,
@@ -22,9 +22,9 @@ open_enum! {
 open_enum! {
     /// The address family of a transport address.
     pub struct AddressFamily {
-        /// IPv4.
+        /// An IPv4 address.
         IPV4 = 1,
-        /// IPv6.
+        /// An IPv6 address.
         IPV6 = 2,
         /// A transport within the host, without a network.
         LOCAL = 254,
@@ -46,9 +46,9 @@ open_enum! {
 open_enum! {
     /// The security of a TCP transport: the first byte of its specific address.
     pub struct SecureChannel {
-        /// No security.
+        /// No security: connections are plain TCP.
         NONE = 0,
-        /// TLS 1.3.
+        /// Connections use TLS 1.3.
         TLS_1_3 = 2,
     }
 }
@@ -58,9 +58,9 @@ layout! {
     pub struct DiscoveryHeader: 1024 {
         /// Generation counter, which changes whenever the log does.
         [0] generation: U64,
-        /// Number of entries.
+        /// Number of [`DiscoveryEntry`]s that follow.
         [8] entries: U64,
-        /// Record format: zero.
+        /// Format of the entries: zero, the only one.
         [16] format: U16,
         /// Zero.
         [18] reserved: [u8; 1006],

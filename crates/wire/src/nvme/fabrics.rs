@@ -17,11 +17,11 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 open_enum! {
     /// The type of a Fabrics command; its low two bits are the direction of the data (Base 3.3.2).
     pub struct FabricsKind {
-        /// Writes a property.
+        /// Writes a property of the controller.
         PROPERTY_SET = 0x00,
         /// Creates a queue; for the admin queue also an association with a controller.
         CONNECT = 0x01,
-        /// Reads a property.
+        /// Reads a property of the controller.
         PROPERTY_GET = 0x04,
         /// Sends an authentication message from the host to the controller.
         AUTHENTICATION_SEND = 0x05,

@@ -5,7 +5,7 @@ open_enum! {
     pub struct Feature {
         /// Arbitration between submission queues.
         ARBITRATION = 0x01,
-        /// Power management.
+        /// The power state of the controller.
         POWER = 0x02,
         /// The temperature thresholds at which the controller sends an event.
         TEMPERATURE = 0x04,
@@ -63,7 +63,7 @@ layout! {
 open_enum! {
     /// The type of an asynchronous event: bits 2:0 of the result.
     pub struct EventKind {
-        /// An error of the controller.
+        /// An error that is not the outcome of one command.
         ERROR = 0,
         /// A change of the health status.
         SMART = 1,

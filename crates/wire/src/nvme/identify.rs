@@ -42,7 +42,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// An I/O command set.
+    /// The identifier of an I/O command set.
     pub struct CommandSetIdentifier {
         /// The NVM command set.
         NVM = 0x00,
@@ -58,9 +58,9 @@ layout! {
         [2] reserved: u8,
         /// Bit 0 selects the unit of `power_max`; bit 1: the state is non-operational.
         [3] flags: u8,
-        /// Entry latency in microseconds.
+        /// Time to enter the power state, in microseconds.
         [4] entry_us: U32,
-        /// Exit latency in microseconds.
+        /// Time to leave the power state, in microseconds.
         [8] exit_us: U32,
         /// Relative performance and idle power; zero if not reported.
         [12] relative: [u8; 20],
@@ -74,7 +74,7 @@ layout! {
         [0] vendor: U16,
         /// PCI identifier of the subsystem's vendor; zero over fabrics.
         [2] subsystem_vendor: U16,
-        /// Serial number, ASCII padded with spaces.
+        /// Serial number of the subsystem, ASCII padded with spaces.
         [4] serial: [u8; 20],
         /// Model, ASCII padded with spaces.
         [24] model: [u8; 40],
@@ -262,7 +262,7 @@ layout! {
         [1807] reserved_1807: [u8; 241],
         /// The power states, of which `power_states` says the number.
         [2048] power: [PowerState; 32],
-        /// Vendor specific.
+        /// Bytes of the vendor's choice; zero here.
         [3072] vendor_specific: [u8; 1024],
     }
 }
@@ -274,7 +274,7 @@ layout! {
         [0] metadata_bytes: U16,
         /// The exponent of the size of a block, which is 2ⁿ bytes.
         [2] data_shift: u8,
-        /// Relative performance, 0 is best.
+        /// Performance of the format relative to the others; 0 is best.
         [3] performance: u8,
     }
 }
@@ -366,7 +366,7 @@ layout! {
         [120] eui64: [u8; 8],
         /// The LBA formats, of which `formats` says the number.
         [128] lba_formats: [LbaFormat; 64],
-        /// Vendor specific.
+        /// Bytes of the vendor's choice; zero here.
         [384] vendor_specific: [u8; 3712],
     }
 }

@@ -33,7 +33,7 @@ pub struct Credentials {
 /// The host's reaction to a message of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Send this message, then receive another.
+    /// Send this message, then receive another message of the controller.
     Reply(Vec<u8>),
     /// Send this message; the host is then admitted.
     Last(Vec<u8>),
@@ -78,7 +78,7 @@ pub struct Proof {
 /// The message that the controller has to send next.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// A challenge.
+    /// The controller's challenge.
     Challenge,
     /// The verdict. It has to contain this response if the host has challenged the controller.
     Verdict(Option<Vec<u8>>),

@@ -30,7 +30,7 @@ pub struct Secret {
 pub enum SecretError {
     /// The text does not have the form `DHHC-1:0x:…:`.
     Form,
-    /// The number of the hash is unknown.
+    /// The number of the hash, the second part of the text, is unknown.
     Hash,
     /// The key does not have 32, 48 or 64 bytes, or not as many as its hash.
     Length,

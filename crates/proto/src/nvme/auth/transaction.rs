@@ -86,9 +86,9 @@ enum Next {
 /// The answer to a host that asks for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// The message.
+    /// The message for the host, after which the authentication goes on or has ended.
     Message(Vec<u8>),
-    /// The message, after which the connection ends.
+    /// The message for the host, which says that it is refused. The connection ends after it.
     Last(Vec<u8>),
     /// The message is still being computed.
     Later,

@@ -21,7 +21,7 @@ const BEFORE_CONNECT: usize = 1;
 pub(super) enum Data {
     /// The data is skipped, because its command was refused.
     Skipped,
-    /// The data belongs to the last request.
+    /// The data is the payload of the session's last request.
     Request,
     /// The data belongs to a request that asked for it.
     Piece { place: u16 },
@@ -44,7 +44,7 @@ pub(super) struct Own {
 #[derive(Debug)]
 pub(super) enum Exchange {
     Vacant,
-    /// The worker carries out the command.
+    /// A command that the worker carries out at a device. `as_of` is the epoch of its permission.
     Device {
         io: Io,
         transfer: Option<Transfer>,
@@ -63,7 +63,7 @@ pub(super) enum Exchange {
     Partner {
         of: u16,
     },
-    /// A fused write with its compare.
+    /// A fused write with its compare, which together are one request.
     Fused(Box<Pair>),
     /// A discard of several ranges, `left` of which have not ended.
     Discard {
@@ -104,7 +104,7 @@ pub(super) struct Transfer {
     /// The number of received bytes: `came ≤ wanted`.
     came: usize,
     wanted: usize,
-    /// The worst status of the received data.
+    /// `Ok`, or the status of a PDU whose data did not match its digest.
     verdict: Status,
 }
 

@@ -15,14 +15,14 @@ use crate::nvme::Io;
 #[derive(Debug)]
 pub(super) struct Half {
     pub(super) io: Io,
-    /// The data from the capsule.
+    /// The data from the capsule, until it is copied into the request's buffer.
     pub(super) held: Vec<u8>,
     /// `true` if the payload comes in the capsule.
     pub(super) is_here: bool,
     /// The number of bytes received on request, or copied from the capsule:
     /// `came ≤ io.payload_bytes`.
     pub(super) came: usize,
-    /// The worst status of the received data.
+    /// `Ok`, or why the received data must not be used.
     pub(super) verdict: Status,
 }
 

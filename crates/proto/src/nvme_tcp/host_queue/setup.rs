@@ -56,7 +56,7 @@ pub(super) struct Ask {
 /// The step that follows a completion.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Send this command.
+    /// This command is to be sent.
     Ask(Box<Ask>),
     /// The queue is set up.
     Up,
@@ -82,7 +82,7 @@ enum Stage {
     Queues,
 }
 
-/// The setup of one queue.
+/// The setup of one queue of a host: its commands, up to the first request.
 #[derive(Debug)]
 pub(super) struct Setup {
     /// The queue's identifier; zero for the admin queue.

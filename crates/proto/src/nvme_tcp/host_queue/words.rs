@@ -27,7 +27,7 @@ pub struct HostOptions {
     pub queues: usize,
     /// The most commands in flight on each I/O queue.
     pub queue_depth: u16,
-    /// The digests to ask for.
+    /// The digests of headers and data that the host asks for.
     pub digests: Digests,
     /// `true` if writes travel in the command's capsule if they fit; otherwise the server requests
     /// them.
@@ -82,14 +82,14 @@ pub enum Refusal {
     NotProven(ProofFailure),
     /// The namespace does not exist. The list has the identifiers of the first existing namespaces.
     NoNamespace(Vec<u32>),
-    /// The controller grants fewer I/O queues.
+    /// The controller grants fewer I/O queues than the host asked for.
     Queues {
         /// The number of queues that the host asked for.
         wanted: usize,
         /// The number of queues that the controller grants.
         granted: u16,
     },
-    /// The controller permits fewer commands on a queue.
+    /// The controller permits fewer commands in flight on a queue than the host asked for.
     Depth {
         /// The number of commands in flight that the host asked for.
         wanted: u16,

@@ -131,7 +131,7 @@ impl Target {
         self.go_on();
     }
 
-    /// Returns the current fabric.
+    /// Returns the fabric of the process in which the session is now.
     pub fn fabric(&self) -> Arc<Fabric> {
         self.fabrics[self.fabrics.len() - 1].clone()
     }
@@ -141,7 +141,7 @@ impl Target {
         self.desks[self.moves as usize % 2].news(Instant::ZERO).is_some()
     }
 
-    /// Calls `attend` of the session.
+    /// Lets the session do its own work (`attend`), and collects what it sends.
     pub fn attend(&mut self) {
         self.ended = self.session.attend(Instant::ZERO).err();
         self.say();
@@ -184,7 +184,7 @@ impl Target {
         self.feed(&[]);
     }
 
-    /// Restores a session without a connection.
+    /// Restores a packed session, which gets no connection; `None` if the bytes are invalid.
     pub fn unpack(&self, packed: &[u8]) -> Option<ControllerSession> {
         ControllerSession::unpack_at(self.desks[0].clone(), packed)
     }
@@ -206,7 +206,7 @@ impl Target {
         assert!(self.carried.is_empty() || self.ended.is_some(), "nobody would call it again");
     }
 
-    /// Passes bytes to the session.
+    /// Passes bytes to the session, processes its events, and keeps what it does not take.
     pub fn feed(&mut self, bytes: &[u8]) {
         let all = [std::mem::take(&mut self.carried), bytes.to_vec()].concat();
         let mut input = &all[..];
