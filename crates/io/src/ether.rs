@@ -310,8 +310,7 @@ fn socket(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just opened the descriptor, which nobody else has.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut program = filter(port);
-    attach(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut program)?;
+    hear(&socket, Some(port))?;
     if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES);
     }
@@ -325,12 +324,24 @@ fn socket(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     if bound == 0 { Ok(socket) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Checks that a socket, which another process passed for `at`, is a packet socket.
-pub(crate) fn check(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
-    if sockopt::socket_domain(&socket) == Ok(AddressFamily::PACKET) {
-        return Ok(());
+/// Has a packet socket receive the frames for a port, or none.
+pub(crate) fn hear(socket: impl AsFd, port: Option<u16>) -> std::io::Result<()> {
+    let (mut some, mut none) = (port.map(filter), [KEEPS_NONE]);
+    let program = some.as_mut().map_or(&mut none[..], |some| &mut some[..]);
+    attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
+}
+
+/// Checks that a socket of another process receives frames. One that was beside AF_XDP does so from
+/// now on.
+///
+/// # Errors
+/// Fails if the socket is of another kind.
+pub(crate) fn adopt(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
+    if sockopt::socket_domain(&socket) != Ok(AddressFamily::PACKET) {
+        return Err(Error::new(format!("what was passed for {at} does not receive frames there")));
     }
-    Err(Error::new(format!("what was passed for {at} does not receive frames there")))
+    let fail = |e| Error::system(format!("cannot receive frames for port {}", at.port), e);
+    hear(socket, Some(at.port)).map_err(fail)
 }
 
 /// Returns `true` if a socket, which another process passed, is the claim of a port and no packet
@@ -400,6 +411,10 @@ pub(crate) fn ports(to: u16, from: u16) -> [u8; PORTS_BYTES] {
 pub(crate) fn sender(payload: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([*payload.get(2)?, *payload.get(3)?]))
 }
+
+/// The program that keeps no frame.
+const KEEPS_NONE: libc::sock_filter =
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
 /// Returns the BPF program that keeps the frames for a port that were sent to this card's own
 /// address, without a VLAN tag. Others are dropped, and those that are too short for a port.

@@ -184,6 +184,11 @@ impl Listener {
         // Beside AF_XDP, too: a successor goes on with it.
         let socket = Arc::new(door.open()?);
         let card = open_card(&door, at, workers)?.map(Box::new);
+        if card.is_some() {
+            // Nobody reads there until then.
+            let fail = |e| Error::system("cannot keep frames from a packet socket", e);
+            ether::hear(&socket, None).map_err(fail)?;
+        }
         let listener = Listener::over(socket, Endpoint::Ethernet(at.at_card(door.card.mac)));
         Ok(Listener { door: Some(Box::new(door)), card, ..listener })
     }
@@ -260,7 +265,7 @@ impl Listener {
             return Ok(Listener::over(Arc::new(socket), endpoint));
         }
         if let Endpoint::Ethernet(at) = &endpoint {
-            ether::check(&socket, at)?;
+            ether::adopt(&socket, at)?;
             let door = Some(Box::new(Door::adopt(at)?));
             return Ok(Listener { door, ..Listener::over(Arc::new(socket), endpoint) });
         }
@@ -288,7 +293,7 @@ impl Listener {
                     door.claim = Some(Arc::new(socket));
                     continue;
                 }
-                (Endpoint::Ethernet(at), _) => ether::check(&socket, at)?,
+                (Endpoint::Ethernet(at), _) => ether::adopt(&socket, at)?,
                 _ => return Err(Error::new(format!("{} has one socket", self.endpoint))),
             }
             self.others.push(Arc::new(socket));

@@ -382,6 +382,32 @@ fn a_card_that_takes_tags_off_has_no_af_xdp() {
     });
 }
 
+/// The packet socket beside AF_XDP keeps no frames that nobody reads. Whoever takes it over hears.
+#[test]
+fn the_socket_beside_af_xdp_hears_nothing_until_it_is_taken_over() {
+    in_segment(9000, || {
+        let mut server = end();
+        let listener = Listener::bind_ether(&at("left", "xdp"), 1).unwrap();
+        let (beside, endpoint) = (listener.try_clone().unwrap(), listener.endpoint().clone());
+        server.sockets.listen(ListenerId(7), listener).unwrap();
+        // The program leaves the card, as in a take-over.
+        server.sockets.hold(true);
+        server.sockets.stop_listening();
+        let send = |byte: u8| {
+            let ports = [7420u16.to_be_bytes(), 0x9000u16.to_be_bytes()].concat();
+            let parts = [&SERVER.0[..], &CLIENT.0, &[0x88, 0xb5], &ports, &[byte; 100]];
+            send_raw(&stranger("right"), &parts.concat());
+        };
+        send(1);
+        let taken = Listener::adopt(beside, endpoint).unwrap().try_clone().unwrap();
+        send(2);
+        let mut first = [0; 104];
+        let flags = rustix::net::RecvFlags::empty();
+        assert_eq!(rustix::net::recv(&taken, &mut first, flags).unwrap(), (104, 104));
+        assert_eq!(first[4..], [2; 100]);
+    });
+}
+
 /// A thread whose interface is down tries again from time to time, and not in each turn.
 #[test]
 fn a_thread_rests_while_its_interface_is_down() {

@@ -224,6 +224,17 @@ impl Listeners<'_> {
 
     /// Checks and binds a listener, which does not accept yet.
     fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
+        if at.endpoint.is_of_packets() {
+            // No worker could take it.
+            return Err(Problem::new(
+                Code::NotOpened,
+                format!(
+                    "cannot receive packets at {}: a server does so where it did at its start; name \
+                     the listener in the configuration, and start the server anew",
+                    at.endpoint
+                ),
+            ));
+        }
         if at.endpoint.is_exposed() && !config.has_access_rules() && !self.0.ground.insecure {
             return Err(invalid(format!(
                 "{} is reachable from other machines and no [[access]] rule says who may come in; \

@@ -183,6 +183,9 @@ fn a_listener_that_cannot_be_is_refused_with_the_reason() {
         ("reflex://0.0.0.0:0", "no [[access]] rule"),
         ("http://127.0.0.1:1", "expected reflex://HOST:PORT"),
         ("reflex+unix:/nowhere/at/all.sock", "/nowhere/at/all.sock"),
+        // The card is not looked for.
+        ("reflex+eth://nosuchcard", "where it did at its start"),
+        ("reflex+udp://127.0.0.1:0", "where it did at its start"),
     ] {
         let said = place.refused(&["listener", "add", url]);
         assert!(said.contains(word), "{url}: {said}");
