@@ -138,8 +138,8 @@ layout! {
         [3] flags: u8,
         /// The message's number in its channel and direction, from 0; in a stop or go, its count.
         [4] message: U32,
-        /// How far the message may overtake earlier ones: all messages below its floor, which is
-        /// number `message` − `behind`, are delivered before it.
+        /// The distance by which the message may overtake earlier ones: all messages below its
+        /// floor, which is number `message` − `behind`, are delivered before it.
         [8] behind: U16,
         /// Number of bytes of the message that follow.
         [10] bytes: U16,

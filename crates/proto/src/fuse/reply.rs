@@ -41,8 +41,8 @@ impl Head {
         Head::build(unique, 0, &(), bytes)
     }
 
-    /// Returns the reply with a number of bytes: as many were written, or an extended attribute (or
-    /// the list of names) is as long.
+    /// Returns the reply with a number of bytes: those written, or the length of an extended
+    /// attribute or of the list of their names.
     #[must_use]
     pub fn size(unique: u64, bytes: u32) -> Head {
         Head::of(unique, &SizeOut { size: bytes.into(), padding: 0.into() })

@@ -81,17 +81,17 @@ pub enum TimeOr {
 pub struct Changes {
     /// The permissions, in the lowest 12 bits.
     pub mode: Option<u32>,
-    /// The user number of the owner.
+    /// The user number of the new owner.
     pub uid: Option<u32>,
-    /// The number of the group.
+    /// The number of the new group.
     pub gid: Option<u32>,
     /// The new size in bytes.
     pub size: Option<u64>,
-    /// The time of the last access.
+    /// The new time of the last access.
     pub atime: Option<TimeOr>,
-    /// The time of the last change of contents.
+    /// The new time of the last change of the contents.
     pub mtime: Option<TimeOr>,
-    /// The time of the last change of attributes.
+    /// The new time of the last change of the attributes.
     pub ctime: Option<Time>,
     /// `true` if set-user and set-group bits are to be cleared.
     pub kill_suidgid: bool,

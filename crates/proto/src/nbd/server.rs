@@ -72,9 +72,9 @@ pub(super) enum Source {
 pub(super) enum Late {
     /// No write is refused.
     None,
-    /// The data is still arriving.
+    /// The refusal waits, since the write's data is still arriving.
     Held(Tag, u32),
-    /// The data has arrived, and the reply has to be sent.
+    /// The refused write's data has arrived, and the reply has to be sent.
     Due(Tag, u32),
 }
 

@@ -27,7 +27,7 @@ struct Inbox {
     /// Connections that [`WorkerFabric::news`] has yet to return: those with new actions, and those
     /// that asked for a call.
     unnamed: VecDeque<ConnId>,
-    /// Connections that wait until fewer commands are held back, with the hold at their last check.
+    /// Connections that wait until fewer commands are held back than `held` says.
     later: Vec<ConnId>,
     held: Held,
     /// Connections for which the fabric was busy. `lost` has the numbers of queues that could not

@@ -281,7 +281,7 @@ fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     }
 }
 
-/// A named change of the stranger's things.
+/// A change of the stranger's namespaces, subsystem or entry, with a text that describes it.
 type Change = (&'static str, fn(&Fabric));
 
 const CHANGES: [Change; 11] = [

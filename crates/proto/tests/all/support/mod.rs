@@ -28,7 +28,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `bound`, which is not zero, evenly distributed.
+    /// Returns a number below `bound`, which is not zero. All numbers are nearly equally likely.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
