@@ -36,11 +36,11 @@ pub(crate) struct CiOptions {
     full: bool,
 }
 
-/// A step that has run.
+/// A step that has run, with its times and its outcome.
 struct Done {
     name: &'static str,
     seconds: f64,
-    /// Processor seconds of all programs that it started.
+    /// Processor seconds of the step and of all programs that it started.
     cpu_seconds: f64,
     outcome: Result<Outcome, String>,
 }
@@ -49,7 +49,7 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: Vec<String>,
-    /// Failures, a line each, said once more at the end.
+    /// A line for each failure, printed once more at the end of the run.
     failures: Vec<String>,
     rows: Vec<Row>,
     floor: Floor,
@@ -64,7 +64,7 @@ struct Row {
     result: String,
 }
 
-/// Runs the checks.
+/// Runs the chosen steps, and prints a table of their times and the counts of tests.
 pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
     let started = Instant::now();
     let run = Run { is_full: options.full, seed: slices::seed_of_commit() };
@@ -79,13 +79,13 @@ pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
     tally.verdict()
 }
 
-/// Returns the steps of all lists, in the order in which they run.
+/// Returns the steps of all lists, in the order of the lists; a run chooses from them.
 fn steps() -> impl Iterator<Item = &'static Step> {
     steps::STEPS.iter().chain(end_to_end::STEPS)
 }
 
-/// Returns `true` if the step belongs to the run. A step that is asked for by name belongs to every
-/// run.
+/// Returns `true` if the run that these options describe includes the step. A step whose exact name
+/// `--only` gives is included in short and in full runs.
 fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     match (&options.only, step.list) {
         (Some(word), _) if steps().any(|step| step.name == word) => step.name == word,
@@ -96,7 +96,8 @@ fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     }
 }
 
-/// Runs the steps of both lanes, each lane in order.
+/// Runs the chosen steps of the two lanes: the lanes at the same time, the steps of each in order.
+/// Adds every result to `tally`.
 fn side_by_side(chosen: &[Step], run: &Run, tally: &mut Tally) {
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
@@ -192,7 +193,8 @@ impl Tally {
         self.tell(name, output);
     }
 
-    /// Prints the output of a step that failed, and keeps a line of each failure.
+    /// Prints the output of a step that failed, and keeps a line of each failure for the end of the
+    /// run.
     fn tell(&mut self, name: &str, output: &str) {
         println!("{output}");
         let found = failures::failures(output).into_iter();
@@ -215,8 +217,8 @@ impl Tally {
         }
     }
 
-    /// Prints the counts as the last line of the output. If a check failed or none ran, ends the
-    /// process with exit code 1.
+    /// Prints the numbers of passed and failed checks as the last line of the output. If a check
+    /// failed or none passed, the process ends with exit code 1.
     fn verdict(&self) -> Result<(), String> {
         use std::io::Write;
         let failed = self.failed > 0 || self.passed == 0;

@@ -1,4 +1,4 @@
-//! The lists of tests; each test is in exactly one.
+//! The lists of tests: each test of the repository is in exactly one.
 //!
 //! A test without `#[ignore]` is in the short run. An ignored one names its list in the reason
 //! (`#[ignore = "browser: …"]`). The tests of `cargo xtask interop` have a column for it
@@ -8,7 +8,7 @@ use xtask::shell;
 
 use crate::tidy::tree::Tree;
 
-/// The lists of ignored tests, and the commands that run them.
+/// The lists of ignored tests, each with the commands that run it.
 pub(crate) const LISTS: &[(&str, &str)] = &[
     ("browser", "cargo xtask ci, step dashboard: one in short runs, all in full ones"),
     ("full", "cargo xtask ci --full, step slow tests"),
@@ -16,16 +16,17 @@ pub(crate) const LISTS: &[(&str, &str)] = &[
     ("soak", "cargo xtask soak tests"),
 ];
 
-/// An ignored test.
+/// A test with the attribute `#[ignore]`.
 struct Ignored<'a> {
     place: String,
     /// The test's name; empty if no function follows.
     name: &'a str,
-    /// The beginning of the reason, up to the colon; empty without one.
+    /// The list: the beginning of the attribute's reason, up to the colon. Empty without a reason.
     list: &'a str,
 }
 
-/// Returns the names of the ignored tests that are in this list and in files below `folder`.
+/// Returns the names of the ignored tests of the list `list` whose files are below `folder`, a path
+/// from the root.
 pub(crate) fn names(list: &str, folder: &str) -> Result<Vec<String>, String> {
     let tree = Tree::read(&shell::root())?;
     let found = ignored(&tree).into_iter();
@@ -33,7 +34,7 @@ pub(crate) fn names(list: &str, folder: &str) -> Result<Vec<String>, String> {
     Ok(found.map(|one| one.name.to_owned()).collect())
 }
 
-/// Reports ignored tests that are in no list, a line each.
+/// Returns a line for each ignored test that names no known list.
 pub(crate) fn check(tree: &Tree) -> Vec<String> {
     let stray = ignored(tree)
         .into_iter()

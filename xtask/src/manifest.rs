@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use xtask::shell;
 
-/// The part of `cargo metadata --format-version 1` that the chores read.
+/// The members of the output of `cargo metadata --format-version 1` that the chores read.
 #[derive(Deserialize)]
 pub(crate) struct Manifest {
-    /// The workspace's packages and all their dependencies.
+    /// The workspace's packages and all packages that they depend on, directly or not.
     pub(crate) packages: Vec<Package>,
     /// The identifiers of the workspace's packages.
     pub(crate) workspace_members: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Package {
 #[derive(Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The kind of dependency: `None` for a normal one, else `dev` or `build`.
+    /// The kind of the dependency: `None` for a normal one, else `dev` or `build`.
     #[serde(default)]
     pub(crate) kind: Option<String>,
 }
@@ -60,19 +60,19 @@ impl Manifest {
         }
     }
 
-    /// Parses the output of `cargo metadata`.
+    /// Parses the JSON object that `cargo metadata` prints.
     pub(crate) fn parse(text: &str) -> Result<Manifest, String> {
         serde_json::from_str(text).map_err(|error| format!("cargo metadata: {error}"))
     }
 
-    /// Returns the workspace's packages by name.
+    /// Returns the workspace's packages, by name.
     pub(crate) fn ours(&self) -> BTreeMap<&str, &Package> {
         let ours = self.packages.iter().filter(|p| self.workspace_members.contains(&p.id));
         ours.map(|package| (package.name.as_str(), package)).collect()
     }
 
-    /// Returns the workspace's targets of this kind (`bin`, `test`, `example`), with their
-    /// packages.
+    /// Returns the workspace's targets of the kind `kind` (`bin`, `test`, `example`), as pairs of
+    /// the package's name and the target's.
     pub(crate) fn targets(&self, kind: &str) -> Vec<(&str, &str)> {
         let mut found = Vec::new();
         for (name, package) in self.ours() {

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::shell;
 
-/// A program of another project.
+/// A program of another project that a step needs.
 #[derive(Clone, Copy)]
 pub struct Need {
-    /// The program's name on the path.
+    /// The name by which the program is found on the path.
     pub program: &'static str,
     /// The Debian package that contains the program.
     pub package: &'static str,
 }
 
-/// Provides the programs: installs their packages as root, with a message. The error is the reason
-/// to skip a step.
+/// Installs the packages of the programs that are missing, which only root can do. The error is the
+/// reason to skip the step that needs them.
 pub fn provide(needs: &[Need]) -> Result<(), String> {
     let missing: Vec<Need> =
         needs.iter().copied().filter(|need| !shell::has_program(need.program)).collect();

@@ -34,7 +34,8 @@ pub(crate) struct PackageOptions {
     try_out: bool,
 }
 
-/// The files and their places: source in the repository, place in the file system, mode.
+/// The files that every package of the program has: path in the repository, path in the file
+/// system, mode.
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/debian/copyright", "usr/share/doc/nearflash/copyright", 0o644),
     ("packaging/systemd/nearflash.service", "usr/lib/systemd/system/nearflash.service", 0o644),
@@ -57,10 +58,11 @@ const FILES: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// The documents and their destination: beside the README, so that its links work.
+/// The folder of the documents in the repository, and its path in the file system: beside the
+/// README, so that its links work.
 const DOCUMENTS: (&str, &str) = ("docs", "usr/share/doc/nearflash/docs");
 
-/// The file from which each shell loads the program's completions.
+/// The shells, each with the file from which it loads the program's completions.
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "usr/share/bash-completion/completions/nearflash"),
     ("zsh", "usr/share/zsh/vendor-completions/_nearflash"),
@@ -81,10 +83,10 @@ pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// The parts of packages that are compiled.
+/// The compiled parts of packages: the program and the C library.
 pub(crate) struct Built {
     program: PathBuf,
-    /// The archive of the C library, without which its packages are left out.
+    /// The archive of the C library; if `None`, the packages of the library are left out.
     archive: Option<PathBuf>,
 }
 
@@ -98,44 +100,46 @@ impl Built {
         }
     }
 
-    /// Builds the static program for this processor's architecture, and the archive of the library.
+    /// Builds the static program for this processor's architecture, and the archive of the C
+    /// library.
     pub(crate) fn portable() -> Result<Built, String> {
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let words = ["build", "--profile", "dist", "--quiet", "--target", &target];
         let packages = ["--package", "nearflash-cli", "--package", "nearflash-capi"];
         let mut cargo = shell::cargo(&[&words[..], &packages].concat());
-        // The archive has only our own objects, so it may be linked with a shared C library all the same.
+        // The archive contains only our own objects, so it can be linked with a shared C library
+        // nevertheless.
         checked(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
         Ok(Built::beside(&shell::root().join("target").join(target).join("dist/nearflash")))
     }
 
-    /// Returns a program that is built already, and the archive beside it.
+    /// Returns a program that is built already, and the archive of the C library beside it.
     fn beside(program: &Path) -> Built {
         let archive = program.with_file_name("libnearflash_capi.a");
         Built { program: program.to_owned(), archive: Some(archive) }
     }
 }
 
-/// The files that were made.
+/// The files of packages that [`build`] has made.
 struct Made {
     files: Vec<PathBuf>,
-    /// The packages of the C library.
+    /// The packages of the C library; empty if none were made.
     library: Vec<PathBuf>,
 }
 
-/// The compression of packages: options of tar and of dpkg-deb.
+/// The compression of packages, as options of tar and of dpkg-deb.
 struct Compression {
     tar: &'static str,
     debian: &'static str,
 }
 
-/// The compression of packages for download.
+/// The compression of packages for download: gzip for archives, xz for Debian packages.
 const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
 
 /// The compression of packages that are only checked: none.
 const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
 
-/// Makes all packages in the folder `out`.
+/// Makes all packages of the built parts in the folder `out`, which is emptied first.
 fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, String> {
     let Built { program: binary, archive: library } = built;
     let version = version()?;
@@ -175,8 +179,8 @@ fn build(out: &Path, built: &Built, compression: &Compression) -> Result<Made, S
     Ok(made)
 }
 
-/// Makes packages of an existing program and the archive beside it, and checks their contents.
-/// Symbols are left out, since they are larger than everything else.
+/// Makes uncompressed packages of an existing program and the archive beside it, and checks their
+/// contents. The program's symbols are left out, since they are larger than everything else.
 pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
     let out = shell::root().join("target/package-contents");
     let stripped = shell::root().join("target/nearflash-stripped");
@@ -187,7 +191,7 @@ pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
     check(&out, &made)
 }
 
-/// Checks that everything that is to be installed has its place in the tree.
+/// Checks that the tree of a package has all files that are to be installed.
 fn has_all_files(tree: &Path) -> Result<(), String> {
     let files = FILES.iter().map(|(_, to, _)| *to);
     let others = COMPLETIONS.iter().map(|(_, to)| *to);
@@ -199,13 +203,14 @@ fn has_all_files(tree: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks the packaged configuration with the packaged program, and the packages of the library.
+/// Checks the packaged configuration with the packaged program, and the contents of the packages of
+/// the C library.
 fn check(out: &Path, made: &Made) -> Result<(), String> {
     if !made.library.is_empty() {
         library::check(out, &made.library)?;
     }
     let tree = out.join("tree");
-    // Whoever builds may have nothing to write in where the service has.
+    // The user who builds may not be allowed to write in the service's folder.
     let packaged = tree.join("etc/nearflash/nearflash.toml");
     let text = fs::read_to_string(&packaged).map_err(|error| say(&packaged, error))?;
     let text = text.replace("/var/lib/nearflash", &out.join("state").display().to_string());
@@ -217,9 +222,9 @@ fn check(out: &Path, made: &Made) -> Result<(), String> {
     checked(&mut check).map(drop)
 }
 
-/// Makes packages as shipped, [checks](check) them and tries them: the container without an engine, and
-/// the Debian packages from their installation to their purge. Returns what could not be tried here, and
-/// why.
+/// Makes packages as shipped, [checks](check) them and tries them: the container without an engine,
+/// and the Debian packages from their installation to their purge. Returns a line for each trial
+/// that could not be made on this machine, with the reason.
 pub(crate) fn try_out(built: &Built) -> Result<Vec<String>, String> {
     let out = shell::root().join("target/package");
     let made = build(&out, built, &SMALL)?;
@@ -246,7 +251,7 @@ pub(crate) fn try_out(built: &Built) -> Result<Vec<String>, String> {
     Ok(skipped)
 }
 
-/// Creates completions and manual pages by commands of the program.
+/// Writes the completions and manual pages that the program prints to their places in `tree`.
 fn pages(program: &Path, tree: &Path) -> Result<(), String> {
     for (shell_name, place) in COMPLETIONS {
         let mut command = Command::new(program);
@@ -271,7 +276,8 @@ mod tests {
 
     const UNIT: &str = "packaging/systemd/nearflash.service";
 
-    /// The version of systemd whose rating the document quotes. Other versions rate other settings.
+    /// The version of systemd whose rating `docs/explanation/security.md` quotes. Other versions
+    /// rate other settings.
     const VERSION: &str = "252";
 
     #[test]

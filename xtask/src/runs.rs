@@ -1,8 +1,8 @@
 //! Chores that only find and start a program of the workspace: `sim`, `figures`, `fuzz`.
 //!
-//! Conventions: the simulated world is the program `nearflash-sim` of the package of that name, its
-//! figures are the program `nearflash-figures`; a fuzz target is a
-//! module of the tests of [`FUZZED`] whose name starts with [`FUZZ`]; each test of it fuzzes for
+//! Conventions: the simulated world is the program `nearflash-sim` of the package of the same name,
+//! and its figures are made by the program `nearflash-figures`. A fuzz target is a module of the
+//! test programs in [`FUZZED`] whose name starts with [`FUZZ`]; each test of it fuzzes for
 //! `FUZZ_SECONDS` seconds.
 
 use clap::Args;
@@ -10,17 +10,18 @@ use clap::Args;
 use crate::manifest::Manifest;
 use xtask::shell;
 
-/// The package and the program that is the simulated world.
+/// The name of the simulated world's package, which is also its program's.
 const SIM_PACKAGE: &str = "nearflash-sim";
 
-/// The packages and the test programs that have fuzz targets.
+/// The test programs that have fuzz targets, as pairs of package and program.
 const FUZZED: [(&str, &str); 3] =
     [("nearflash-proto", "all"), ("nearflash-packets", "all"), ("nearflash-contigfs", "all")];
 
-/// The word that chooses the fuzz targets among the tests of their program.
+/// The beginning of the names of fuzz targets, by which they are chosen among the tests of a
+/// program.
 pub(crate) const FUZZ: &str = "fuzz_";
 
-/// The page with the figures.
+/// The path of the page with the figures, from the root of the repository.
 const FIGURES_PAGE: &str = "docs/results/figures.md";
 
 /// Options of `cargo xtask sim`.
@@ -55,7 +56,8 @@ pub(crate) struct FuzzOptions {
     seconds: u64,
 }
 
-/// The arguments for cargo that run the simulated world, or `None` while there is no such program.
+/// Returns the arguments for cargo that run the simulated worlds of `count` seeds from `seed` on;
+/// `None` if the workspace has no such program.
 pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Option<Vec<String>> {
     let programs = manifest.targets("bin");
     let is_it = |(package, name): &&(&str, &str)| [*package, *name] == [SIM_PACKAGE; 2];
@@ -65,12 +67,13 @@ pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Optio
     Some(words.split(' ').map(str::to_owned).collect())
 }
 
-/// Returns the test programs with fuzz targets, as pairs of package and integration test.
+/// Returns the test programs with fuzz targets that the workspace has, as pairs of package and
+/// program.
 pub(crate) fn fuzz_targets(manifest: &Manifest) -> Vec<(&str, &str)> {
     manifest.targets("test").into_iter().filter(|target| FUZZED.contains(target)).collect()
 }
 
-/// Replays seeds of the simulated world.
+/// Replays the simulated worlds of consecutive seeds.
 pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
     let manifest = Manifest::load()?;
     let mut arguments = sim_arguments(&manifest, options.seed, options.count)
@@ -80,7 +83,8 @@ pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
     shell::show(&mut shell::cargo(&words))
 }
 
-/// Makes the figures in virtual time. All of them, at full length, make their page anew.
+/// Makes the figures in virtual time. If no figure is named and the runs are not shorter, their
+/// page is written too.
 pub(crate) fn figures(options: &FiguresOptions) -> Result<(), String> {
     let words = "run --release --package nearflash-lab --bin nearflash-figures --";
     let mut words: Vec<&str> = words.split(' ').collect();
@@ -95,7 +99,7 @@ pub(crate) fn figures(options: &FiguresOptions) -> Result<(), String> {
     shell::show(&mut shell::cargo(&words))
 }
 
-/// Fuzzes each target in turn.
+/// Fuzzes the targets of each test program in turn.
 pub(crate) fn fuzz(options: &FuzzOptions) -> Result<(), String> {
     let manifest = Manifest::load()?;
     let targets = fuzz_targets(&manifest);

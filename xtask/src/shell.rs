@@ -9,11 +9,11 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The result of a program, with all of its output (both streams, in order).
+/// The result of a program that has ended or was stopped, with all of its output.
 pub struct Ran {
-    /// `true` if the program exited with zero in time.
+    /// `true` if the program ended within its time limit with exit code 0.
     pub ok: bool,
-    /// The output, with an additional line if the program was stopped.
+    /// The output of both streams, in order, with an additional line if the program was stopped.
     pub output: String,
 }
 
@@ -31,14 +31,16 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs `command` to its end, or until `limit` has passed, when it and all its children are killed.
+/// Runs `command` and captures its output. When `limit` has passed, the command and all its
+/// children are killed.
 pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
     command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(failed)?).stderr(writer);
     let mut child = command.process_group(0).spawn().map_err(failed)?;
-    // The command holds our copies of the pipe's writing end: the reader ends when they are gone.
+    // The command holds copies of the pipe's writing end, and the reader ends only when all are
+    // gone.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -70,18 +72,18 @@ thread_local! {
     static CPU_SECONDS: Cell<f64> = const { Cell::new(0.0) };
 }
 
-/// Returns the processor seconds, of user and system, of all programs that this thread has
-/// [captured](capture) so far, their children included.
+/// Returns the processor seconds, in user mode and in the kernel, of all programs that this thread
+/// has [captured](capture) so far, their children included.
 pub fn cpu_seconds() -> f64 {
     CPU_SECONDS.get()
 }
 
-/// Adds the processor time of a child that is about to be waited for. If the kernel does not report
-/// it, the sum stays.
+/// Adds the processor time of a child that is about to be waited for to the sum of this thread. If
+/// the kernel does not report the time, the sum stays.
 fn add_cpu_seconds(id: u32) {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let child = i32::try_from(id).ok().and_then(Pid::from_raw);
-    // Once it has ended, and before it is waited for, the account is whole.
+    // Between its end and the wait for it, a child's processor time is complete.
     let ended =
         child.map(|id| waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
     if ended.is_some_and(|ended| ended.is_ok())
@@ -91,28 +93,30 @@ fn add_cpu_seconds(id: u32) {
     }
 }
 
-/// Adds processor seconds to those of this thread, such as those of a thread that has run a part of its
-/// work.
+/// Adds processor seconds to the sum of this thread, such as the seconds of another thread that has
+/// done a part of its work.
 pub fn count_cpu_seconds(seconds: f64) {
     CPU_SECONDS.set(CPU_SECONDS.get() + seconds);
 }
 
-/// Sums the times of a line of `/proc/ID/stat`: user and system, of the process and of its children.
+/// Returns the processor seconds in a line of `/proc/ID/stat`: in user mode and in the kernel, of
+/// the process and of its ended children.
 fn stat_seconds(text: &str) -> f64 {
-    // The program's name comes second, in brackets, and may hold anything.
+    // The second field is the program's name in brackets, which may contain any character.
     let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let ticks = rest.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());
     ticks.sum::<u64>() as f64 / 100.0
 }
 
-/// Runs `command` with its output going to this process's output.
+/// Runs `command`, whose output goes to this process's output. Fails if its exit code is not 0.
 pub fn show(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
 }
 
-/// Returns `true` if a program of this name is on the path, or among the programs for root.
+/// Returns `true` if a program of this name is in a folder of `PATH`, or in those of programs for
+/// root.
 pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
@@ -127,7 +131,7 @@ pub fn is_root() -> bool {
 fn kill_group(id: u32) {
     let leader = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(leader) = leader {
-        // It may have ended by itself in the meantime.
+        // The process group may have ended in the meantime.
         let _gone = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
     }
 }

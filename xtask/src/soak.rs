@@ -21,12 +21,13 @@ pub(crate) struct SoakOptions {
     name: Option<String>,
 }
 
-/// A run that takes hours.
+/// A run that takes hours, by its name.
 struct Soak {
     name: &'static str,
-    /// The subject, in a sentence.
+    /// The subject of the run, for the list and the page.
     about: &'static str,
-    /// The environment and the cargo arguments of each command.
+    /// The commands of the run: additional variables of the environment, and the arguments for
+    /// cargo.
     commands: &'static [(&'static [(&'static str, &'static str)], &'static str)],
 }
 
@@ -71,10 +72,10 @@ const SOAKS: &[Soak] = &[
     Soak { name: "tests", about: "The ignored tests of the list `soak`.", commands: &[] },
 ];
 
-/// Maximum number of lines of a command's output on the page.
+/// Maximum number of lines at the end of a command's output that the page shows.
 const LINES: usize = 40;
 
-/// Runs a soak, and writes its page.
+/// Runs the soak that is named, and writes its page. Without a name, prints the list.
 pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
     let Some(name) = &options.name else {
         for soak in SOAKS {
@@ -110,7 +111,7 @@ pub(crate) fn run(options: &SoakOptions) -> Result<(), String> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} of {} failed", commands.len())) }
 }
 
-/// Returns the beginning of the page: name, code and machine.
+/// Returns the beginning of the page: the soak's name, the commit and the machine.
 fn head(soak: &Soak) -> Result<String, String> {
     let said = |program: &str, words: &[&str]| -> Result<String, String> {
         let mut command = Command::new(program);
@@ -128,7 +129,8 @@ fn head(soak: &Soak) -> Result<String, String> {
     ))
 }
 
-/// Runs one command, shows its output, and adds the end of the output to the page.
+/// Runs cargo with the arguments `words`, prints the end of its output, and adds the same lines to
+/// the page. Returns `true` if the command succeeded.
 fn perform(environment: &[(&str, &str)], words: &str, page: &mut String) -> Result<bool, String> {
     let shown: String =
         environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();

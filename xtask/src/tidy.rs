@@ -34,7 +34,7 @@ pub(crate) struct TidyOptions {
     lower: bool,
 }
 
-/// Runs all checks and prints their findings.
+/// Runs all checks and prints their findings. With `--lower`, the ratchet's file is written first.
 pub(crate) fn run(options: &TidyOptions) -> Result<(), String> {
     if options.lower {
         let tree = Tree::read(&shell::root())?;
@@ -54,7 +54,7 @@ pub(crate) fn run(options: &TidyOptions) -> Result<(), String> {
     ))
 }
 
-/// Returns the violations of rules, one line each; none means that the tree is tidy.
+/// Returns a line for each violation of a rule; an empty list means that the tree is tidy.
 pub(crate) fn findings() -> Result<Vec<String>, String> {
     let manifest = Manifest::load()?;
     let tree = Tree::read(&shell::root())?;
@@ -86,7 +86,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The rules with a limit, measured.
+/// Returns the rules that have a limit, with the measures of this tree.
 fn rules(tree: &Tree) -> Vec<ratchet::Rule> {
     let mut rules = objects::rules(tree);
     rules.extend([

@@ -13,13 +13,14 @@ pub(crate) struct Words {
     words: Vec<String>,
 }
 
-/// Returns the arguments for cargo that run this command of `trials`.
+/// Returns the arguments for cargo that run the command `name` of `trials` with the arguments
+/// `words`.
 pub(crate) fn arguments<'a>(name: &'a str, words: &[&'a str]) -> Vec<&'a str> {
     let cargo = ["run", "--quiet", "--package", "trials", "--", name];
     [&cargo[..], words].concat()
 }
 
-/// Runs the command with its output going to this process's output.
+/// Runs the command `name` of `trials`, whose output goes to this process's output.
 pub(crate) fn run(name: &str, words: &Words) -> Result<(), String> {
     let words: Vec<&str> = words.words.iter().map(String::as_str).collect();
     shell::show(&mut shell::cargo(&arguments(name, &words)))

@@ -19,9 +19,10 @@ use crate::package;
 /// The end-to-end steps, in the order in which they run.
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
-    // Its tests see to their needs themselves: one that lacks something is skipped alone.
+    // The tests of this step install what they need themselves: a test that lacks a program is
+    // skipped alone.
     Step { name: "interop", list: List::Short, lane: Lane::Left, needs: &[], run: interop },
-    // In the lane of what it may repeat a part of.
+    // In the lane of `interop`, since a slice may repeat a part of that step.
     Step { name: "slice", list: List::OnlyShort, lane: Lane::Left, needs: &[], run: slices::run },
     Step { name: "python", list: List::Short, lane: Lane::Right, needs: PYTHON, run: python::run },
     Step { name: "dashboard", list: List::Short, lane: Lane::Right, needs: BROWSER, run: dashboard },
@@ -29,31 +30,31 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: PACKAGER, run: shipped },
 ];
 
-/// A browser and its driver.
+/// The needs of tests in a browser: the browser, its driver, and the tool that lists fonts.
 pub(super) const BROWSER: &[Need] = &[
     Need { program: "chromium", package: "chromium" },
     Need { program: "chromedriver", package: "chromium-driver" },
     Need { program: "fc-list", package: "fontconfig" },
 ];
 
-/// The tool through which builds of C programs find the library.
+/// The needs of the checks of packages: pkg-config, by which builds of C programs find the library.
 const PACKAGER: &[Need] = &[Need { program: "pkg-config", package: "pkgconf" }];
 
-/// The time limit of all tests on both kernels, on a busy machine.
+/// The time limit of one run of `interop` with all tests on both kernels, on a busy machine.
 const INTEROP_LIMIT: Duration = Duration::from_secs(5400);
 
-/// The module of the browser tests, and the one of them that is in short runs. The others are
+/// The module of all browser tests, and the only one of them that is in short runs. The others are
 /// slices.
 const DASHBOARD: &str = "dashboard::";
 const DASHBOARD_SHORT: &str = "figures_move_under_load";
 
-/// Tests the dashboard in a browser, one test at a time, since each has a browser and a server of
-/// its own.
+/// Tests the dashboard in a browser: all tests in a full run, else one. The tests run one at a
+/// time, since each starts a browser and a server.
 fn dashboard(run: &Run) -> Result<Outcome, String> {
     in_browser(if run.is_full { DASHBOARD } else { DASHBOARD_SHORT })
 }
 
-/// Runs the browser tests whose names contain this text. There must be at least one.
+/// Runs the browser tests whose names contain `name`. Fails if there is no such test.
 pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
     let program = built()?.integration(APP)?;
     let counts = program.run(&[name, "--ignored", "--test-threads", "1"], &[])?;
@@ -72,13 +73,13 @@ pub(super) fn other_browser_tests() -> Result<Vec<String>, String> {
 }
 
 /// Tests the program together with others: commands, kills, power cuts, take-overs, NVMe hosts of
-/// stock kernels. The short form uses one guest for all hosts.
+/// stock kernels. A short run uses one guest for all hosts.
 fn interop(run: &Run) -> Result<Outcome, String> {
     interop_of(if run.is_full { &[] } else { &["--quick"] })
 }
 
-/// Runs `cargo xtask interop` with these additional arguments, on the program that is built
-/// already.
+/// Runs `cargo xtask interop` with the additional arguments `words`, on the program that [`built`]
+/// has made.
 pub(super) fn interop_of(words: &[&str]) -> Result<Outcome, String> {
     let programs = built()?;
     let mut command = Command::new(programs.path("trials")?);
@@ -105,13 +106,14 @@ fn is_summary(line: &str) -> bool {
     line.starts_with("--- ") || line.starts_with("    passed in ")
 }
 
-/// Checks that packages of the program that is built already can be made, and that their contents
-/// run.
+/// Checks that packages can be made of the program that [`built`] has made, and that what they
+/// contain runs.
 fn contents(_: &Run) -> Result<Outcome, String> {
     package::check_contents(built()?.path("nearflash")?).map(|()| Outcome::Passed)
 }
 
-/// Builds the portable program, and checks the installation and removal of its packages.
+/// Builds the portable program, and tries its container and the installation and removal of its
+/// packages.
 fn shipped(_: &Run) -> Result<Outcome, String> {
     let skipped = package::try_out(&package::Built::portable()?)?;
     let passed = 4 - skipped.len() as u64;

@@ -1,14 +1,14 @@
 //! The failures that the outputs of steps tell of, a line each: the end of a long run must say what
 //! failed.
 
-/// The longest line, in characters.
+/// Maximum number of characters that are kept of a failure's line.
 const LINE_MAX: usize = 400;
 
-/// The most lines of a step.
+/// Maximum number of failures that are kept of a step.
 const LINES_MAX: usize = 20;
 
-/// Returns the failures in the output of a step, with what was said of each. An output of none of
-/// the known kinds is represented by its last line.
+/// Returns a line for each failure in the output of a step: the test's name and what was said of
+/// it. If the output names no failed test, its last line stands for it.
 pub(super) fn failures(output: &str) -> Vec<String> {
     let mut found: Vec<String> = output
         .lines()
@@ -17,7 +17,7 @@ pub(super) fn failures(output: &str) -> Vec<String> {
             if let Some(name) = rust {
                 return Some(format!("{name}: {}", panic(output, name)));
             }
-            // Trials and Python's tests.
+            // The lines of trials and of Python's tests.
             let named = line.strip_prefix("FAILED: ").or_else(|| line.strip_prefix("FAILED "));
             named.map(str::to_owned)
         })
@@ -29,7 +29,8 @@ pub(super) fn failures(output: &str) -> Vec<String> {
     found.into_iter().map(|line| line.chars().take(LINE_MAX).collect()).collect()
 }
 
-/// Returns where and with what words a test of Rust panicked.
+/// Returns the place and the words of the panic of the test `name` of Rust, from the output of its
+/// program.
 fn panic(output: &str, name: &str) -> String {
     let said =
         output.lines().skip_while(|line| *line != format!("---- {name} stdout ----")).skip(1);
@@ -41,7 +42,7 @@ fn panic(output: &str, name: &str) -> String {
     format!("{} {}", place.1, words.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns the output of a test program without what its passed tests printed.
+/// Returns the output of a test program without the text that its passed tests printed.
 pub(super) fn without_successes(output: &str) -> String {
     let mut is_shown = true;
     let shown = output.lines().filter(|line| {

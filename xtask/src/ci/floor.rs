@@ -9,11 +9,11 @@ use xtask::shell;
 /// The path of the floor's file, from the root of the repository.
 pub(super) const FILE: &str = "xtask/floor.toml";
 
-/// The least number of tests by step.
+/// The minimum number of tests of each step, by the step's name.
 pub(super) struct Floor(BTreeMap<String, u64>);
 
 impl Floor {
-    /// Reads the file.
+    /// Reads the floor from its file.
     pub(super) fn load() -> Result<Floor, String> {
         let text = std::fs::read_to_string(shell::root().join(FILE));
         Floor::parse(&text.map_err(|error| format!("{FILE}: {error}"))?)
@@ -23,8 +23,9 @@ impl Floor {
         toml::from_str(text).map(Floor).map_err(|error| format!("{FILE}: {error}"))
     }
 
-    /// Returns a message if a step has too few tests. Full runs have names of their own where they
-    /// have more tests.
+    /// Returns a message if a step of this many tests is below its floor, or `None` if it is not or
+    /// has no floor. A full run looks for the name with ` (full)` first, which steps with more
+    /// tests there have.
     pub(super) fn trouble(&self, step: &str, is_full: bool, tests: u64) -> Option<String> {
         let full = self.0.get(&format!("{step} (full)")).filter(|_| is_full);
         let least = *full.or_else(|| self.0.get(step))?;
@@ -37,7 +38,7 @@ impl Floor {
         None
     }
 
-    /// Returns the steps whose floor is lower than before, a message each.
+    /// Returns a message for each step whose floor is lower than in the earlier floor `before`.
     fn falls_from(&self, before: &Floor) -> Vec<String> {
         let fallen = before.0.iter().filter_map(|(step, was)| {
             let is = self.0.get(step).copied().unwrap_or(0);
@@ -47,8 +48,8 @@ impl Floor {
     }
 }
 
-/// Compares the floor with those of all earlier commits. Without a repository, there is nothing to
-/// compare with.
+/// Fails if a step's floor is lower than in any commit that changed the file. Without a repository,
+/// there is nothing to compare with.
 pub(super) fn has_only_risen() -> Result<(), String> {
     let floor = Floor::load()?;
     let git = |words: &[&str]| {

@@ -13,26 +13,26 @@ use xtask::shell;
 use super::failures::without_successes;
 use super::step::Counts;
 
-/// The time limit of building everything, on two shared cores.
+/// The time limit of building the whole workspace, on two shared cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(2700);
 
 /// The time limit of one test program, on two shared cores.
 const TEST_LIMIT: Duration = Duration::from_secs(1500);
 
-/// Seconds from which on a test program is named with its time.
+/// The seconds above which a test program is printed with its time.
 const SLOW: f64 = 5.0;
 
-/// The beginning of the line by which a test says that it cannot run on this machine.
+/// The words before the reason in the line by which a test says that it cannot run on this machine.
 const SKIPPED: &str = "SKIPPED: ";
 
-/// All programs that cargo has built.
+/// The programs of the workspace that cargo has built.
 pub(super) struct Programs {
-    /// The test programs, in the order in which they are to run.
+    /// The test programs, in the order in which they run.
     pub(super) tests: Vec<TestProgram>,
     others: BTreeMap<String, PathBuf>,
 }
 
-/// A program of tests.
+/// A program of tests: those of a library, of a program, or the integration tests of a package.
 pub(super) struct TestProgram {
     /// The folder of its package, from the root: `crates/wire`.
     pub(super) package: String,
@@ -42,7 +42,7 @@ pub(super) struct TestProgram {
     folder: PathBuf,
 }
 
-/// The part of cargo's messages that names programs.
+/// A message of cargo about a target that it has built, with the members that are read.
 #[derive(Deserialize)]
 struct Artifact {
     manifest_path: PathBuf,
@@ -62,7 +62,7 @@ struct Profile {
     test: bool,
 }
 
-/// Returns the workspace's programs, which the first call builds.
+/// Returns the workspace's programs. The first call builds them, and all others return its result.
 pub(super) fn built() -> Result<&'static Programs, String> {
     static BUILT: OnceLock<Result<Programs, String>> = OnceLock::new();
     BUILT.get_or_init(build).as_ref().map_err(Clone::clone)
@@ -101,13 +101,14 @@ impl Programs {
         programs
     }
 
-    /// Returns the path of a program that is not a test.
+    /// Returns the path of the program `name`, which is not a test.
     pub(super) fn path(&self, name: &str) -> Result<&Path, String> {
         let path = self.others.get(name).map(PathBuf::as_path);
         path.ok_or_else(|| format!("the workspace has no program {name}"))
     }
 
-    /// Returns the program with the integration tests of the package in this folder.
+    /// Returns the program with the integration tests of a package, whose folder is `package`:
+    /// `apps/nearflash`.
     pub(super) fn integration(&self, package: &str) -> Result<&TestProgram, String> {
         let mut tests = self.tests.iter();
         let found = tests.find(|program| program.package == package && program.target == "all");
@@ -122,14 +123,15 @@ fn last_two(folder: &Path) -> String {
 }
 
 impl TestProgram {
-    /// Runs the program with these arguments and additional environment.
+    /// Runs the test program with the arguments `words` and additional variables of the
+    /// environment, and counts its tests.
     pub(super) fn run(
         &self,
         words: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Counts, String> {
         let mut command = Command::new(&self.executable);
-        // What a test that passed has written may say that it did nothing.
+        // A passed test prints `SKIPPED` if it did nothing, so its output is needed too.
         command.args(words).arg("--show-output");
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command.envs(environment.iter().copied());
@@ -150,7 +152,7 @@ impl TestProgram {
     }
 }
 
-/// Counts the tests of an output of test programs.
+/// Counts the tests in the output of test programs, which all ended with zero if `is_ok`.
 pub(super) fn counts(is_ok: bool, output: String) -> Counts {
     let (mut passed, mut failed) = count(&output);
     // A crash or a compile error leaves no count of its own.
@@ -159,12 +161,12 @@ pub(super) fn counts(is_ok: bool, output: String) -> Counts {
     }
     let reasons = output.lines().filter_map(|line| line.split_once(SKIPPED));
     let skipped: Vec<String> = reasons.map(|(_, reason)| reason.to_owned()).collect();
-    // Such a test returns, which counts as having passed.
+    // A test that is skipped returns, so its program has counted it as passed.
     passed = passed.saturating_sub(skipped.len() as u64);
     Counts { passed, failed, skipped, output }
 }
 
-/// Returns the passed and failed tests over all `test result` lines.
+/// Returns the numbers of passed and failed tests, summed over all `test result` lines.
 fn count(output: &str) -> (u64, u64) {
     let (mut passed, mut failed) = (0, 0);
     for line in output.lines() {

@@ -15,21 +15,23 @@ use super::step::{Counts, Outcome, Run};
 /// The Python interpreter, with the means to create environments.
 pub(super) const PYTHON: &[Need] = &[Need { program: "python3", package: "python3-venv" }];
 
-/// The time limit of any command here, on a busy machine.
+/// The time limit of each command of this step, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(1500);
 
-/// The package's folder, and the folder where it is laid out with its extension.
+/// The package's folder, and the folder in which the package is laid out with its extension, from
+/// the root.
 const SOURCES: &str = "python";
 const PLACE: &str = "target/python";
 
-/// The third-party packages for the tests, and for all checks.
+/// The lists of third-party packages for the tests, and for all checks.
 const FOR_TESTS: &str = "python/tests/requirements.txt";
 const FOR_ALL: &str = "python/requirements.txt";
 
-/// The tests that run with every change.
+/// The arguments of pytest that choose the tests of short runs.
 const SHORT: &[&str] = &["-m", "not slow"];
 
-/// Runs the tests of the package; in a full run all of them, and the checks of types and packages.
+/// Runs the package's tests: in a short run those that are not slow, in a full run all, with checks
+/// of the types and of the packages themselves.
 pub(super) fn run(run: &Run) -> Result<Outcome, String> {
     let tools = match Tools::provide(if run.is_full { FOR_ALL } else { FOR_TESTS }) {
         Ok(tools) => tools,
@@ -47,8 +49,8 @@ pub(super) fn run(run: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// Lays out the package's Python code with the extension in `folder`, and returns the path to import
-/// from.
+/// Lays out the package's Python code together with the extension that is in `folder`, and returns
+/// the path from which Python imports them.
 fn lay_out(folder: &Path) -> Result<PathBuf, String> {
     let (from, place) = (shell::root().join(SOURCES).join("package"), place("package"));
     let extension = folder.join("libnearflash_native.so");
@@ -71,18 +73,19 @@ fn place(name: &str) -> PathBuf {
     shell::root().join(PLACE).join(name)
 }
 
-/// A Python environment with the packages of a list.
+/// A Python environment, in a folder, with the third-party packages of a list.
 struct Tools {
     folder: PathBuf,
 }
 
 impl Tools {
-    /// Creates the environment, or finds it. The error is the reason to skip the step.
+    /// Returns the environment for the list `list`, which is created if it is missing or out of
+    /// date. The error is the reason to skip the step.
     fn provide(list: &str) -> Result<Tools, String> {
         const VERSION: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
         let has_python = || succeeds(Command::new("python3").args(["-c", VERSION]));
         if !has_python() {
-            // The name is no program's, so that the package is asked for.
+            // No program has this name, so its Debian package is installed in any case.
             needs::provide(&[Need { program: "python3-venv", package: "python3-venv" }])?;
         }
         if !has_python() {
@@ -118,7 +121,8 @@ impl Tools {
         command
     }
 
-    /// Runs the tests of the package in the folder `package`, with these additional arguments.
+    /// Runs the tests of the package in the folder `package` against the program `nearflash`, with
+    /// the arguments `words`, and counts them.
     fn pytest(&self, package: &Path, nearflash: &Path, words: &[&str]) -> Result<Counts, String> {
         let mut command = self.python();
         command.env("NEARFLASH", nearflash).env("PYTHONPATH", package);
@@ -127,7 +131,8 @@ impl Tools {
         Ok(counts(ran.ok, ran.output))
     }
 
-    /// Checks the types of the package, and the stubs of its extension.
+    /// Checks the types of the package's code in the folder `package`, and the stubs of its
+    /// extension.
     fn check_types(&self, package: &Path) -> Result<(), String> {
         let mut types = self.python();
         types.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(place("mypy"));
@@ -137,7 +142,8 @@ impl Tools {
         succeed(&mut stubs)
     }
 
-    /// Packs the sources, builds a wheel from them alone, and installs it in the returned folder.
+    /// Packs the sources, builds a wheel from the packed sources alone, and installs it. Returns
+    /// the folder of the installation.
     fn install_wheel(&self) -> Result<PathBuf, String> {
         let (packed, sources, installed) = (place("packed"), place("sources"), place("installed"));
         for folder in [&packed, &sources, &installed] {
@@ -166,7 +172,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
     if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
 }
 
-/// Returns the file in `folder` whose name has this ending.
+/// Returns the file in `folder` whose name ends in `end`.
 fn file_in(folder: &Path, end: &str) -> Result<PathBuf, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
@@ -174,7 +180,7 @@ fn file_in(folder: &Path, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("no {end} in {}", folder.display()))
 }
 
-/// Runs a command. The error is its output.
+/// Runs a command. The error is the output of a command that failed.
 fn succeed(command: &mut Command) -> Result<(), String> {
     let ran = shell::capture(command, LIMIT)?;
     if ran.ok { Ok(()) } else { Err(ran.output) }
@@ -184,7 +190,8 @@ fn succeeds(command: &mut Command) -> bool {
     succeed(command).is_ok()
 }
 
-/// Counts the tests of an output of pytest, whose last line is `3 passed, 1 failed in 0.1s`.
+/// Counts the tests in an output of pytest, whose last line is `3 passed, 1 failed in 0.1s`; it
+/// ended with zero if `is_ok`.
 fn counts(is_ok: bool, output: String) -> Counts {
     let mut counts = Counts::default();
     let last = output.lines().rfind(|line| line.contains(" in ")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The list of allowed skips, which is part of the repository.
+//! The list of tests and steps that a run may skip on some machine without failing.
 
 use serde::Deserialize;
 
@@ -7,25 +7,25 @@ use xtask::shell;
 /// The path of the list, from the root of the repository.
 const FILE: &str = "xtask/skips.toml";
 
-/// The skips that do not fail a run.
+/// The skips that do not fail a run, as their file lists them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Skips {
     allowed: Vec<Allowed>,
 }
 
-/// A skip that is allowed.
+/// An entry of the list: a skip, and why it is allowed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {
-    /// A part of the line that names the skip and its reason.
+    /// A part of the line that names the step and the reason of the skip.
     skip: String,
-    /// The reason that the skip is allowed: the machine that lacks something.
+    /// The reason that the skip is allowed: what the machine lacks.
     because: String,
 }
 
 impl Skips {
-    /// Reads the file.
+    /// Reads the list from its file.
     pub(super) fn load() -> Result<Skips, String> {
         let text = std::fs::read_to_string(shell::root().join(FILE));
         Skips::parse(&text.map_err(|error| format!("{FILE}: {error}"))?)
@@ -40,7 +40,7 @@ impl Skips {
         }
     }
 
-    /// Returns `true` if the list allows the skip in a line.
+    /// Returns `true` if the list allows the skip that `line` names.
     pub(super) fn allow(&self, line: &str) -> bool {
         self.allowed.iter().any(|one| line.contains(&one.skip))
     }

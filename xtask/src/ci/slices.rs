@@ -1,8 +1,8 @@
-//! A slice of the checks of full runs: a different one for each commit, so that some dozens of
-//! commits cover all of them.
+//! The slice of a short run: a part of the checks of full runs that the commit chooses, so that
+//! some dozens of commits cover all parts.
 //!
-//! A slice takes at most three minutes. Longer single checks, such as packages as shipped, are no
-//! slices.
+//! A slice takes at most three minutes. Checks that take longer and cannot be divided, such as
+//! those of packages as shipped, are no slices.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,28 +16,29 @@ use super::step::{Outcome, Run};
 use super::steps;
 use crate::lists;
 
-/// The package with the tests of figures.
+/// The folder of the package with the tests of figures.
 const LAB: &str = "crates/lab";
 
-/// Number of simulated worlds in a slice.
+/// Number of simulated worlds in one slice.
 const WORLDS: u64 = 200;
 
-/// A part of a full run.
+/// A part of a full run, which a short run repeats.
 #[derive(Debug, PartialEq, Eq)]
 enum Slice {
-    /// A test in a browser.
+    /// A browser test, by its name.
     Browser(String),
-    /// A test of `cargo xtask interop` on one kernel, or on none.
+    /// A test of `cargo xtask interop` on one kernel; `None` if the test needs no kernel.
     Interop { test: String, kernel: Option<String> },
-    /// A figure or a calibration in virtual time, of those that take longest.
+    /// A test of a figure or a calibration in virtual time, by its name, of those that take
+    /// longest.
     Figure(String),
-    /// A part of a full run's simulated worlds, from this seed on.
+    /// The simulated worlds of [`WORLDS`] seeds, of which this is the first.
     Worlds(u64),
-    /// The documentation is built.
+    /// The build of the documentation.
     Documentation,
 }
 
-/// Runs the slice of this commit.
+/// Runs the slice that the commit chooses.
 pub(super) fn run(run: &Run) -> Result<Outcome, String> {
     let slices = all()?;
     let number = (run.seed % slices.len() as u64) as usize;
@@ -60,7 +61,7 @@ pub(super) fn run(run: &Run) -> Result<Outcome, String> {
     }
 }
 
-/// Returns all possible slices, always in the same order.
+/// Returns all slices, in an order that is the same in every run of a commit.
 fn all() -> Result<Vec<Slice>, String> {
     let mut command = Command::new(built()?.path("trials")?);
     let ran = shell::capture(command.args(["interop", "--names"]), Duration::from_secs(60))?;
@@ -71,8 +72,8 @@ fn all() -> Result<Vec<Slice>, String> {
     Ok(of(&ran.output, end_to_end::other_browser_tests()?, figures))
 }
 
-/// Returns the slices for the browser tests, for the tests of figures, and for lines of the form
-/// `LIST TEST [KERNEL]`.
+/// Returns the slices for the tests of `cargo xtask interop`, the browser tests and the tests of
+/// figures. `interop` has lines of the form `LIST TEST [KERNEL]`.
 fn of(interop: &str, browser: Vec<String>, figures: Vec<String>) -> Vec<Slice> {
     let tests = interop.lines().filter_map(|line| {
         let mut words = line.split(' ').map(str::to_owned);
@@ -84,8 +85,8 @@ fn of(interop: &str, browser: Vec<String>, figures: Vec<String>) -> Vec<Slice> {
     all.chain([Slice::Documentation]).chain(figures.into_iter().map(Slice::Figure)).collect()
 }
 
-/// Returns a number derived from the commit: the first digits of its hash. Without a repository it
-/// is 1.
+/// Returns a number derived from the commit that is checked out: the first 15 digits of its hash,
+/// or 1 without a repository.
 pub(super) fn seed_of_commit() -> u64 {
     let mut command = Command::new("git");
     command.args(["rev-parse", "HEAD"]).current_dir(shell::root());

@@ -1,13 +1,13 @@
-//! The types of a run: steps and their outcomes.
+//! The steps of a run, their outcomes and the counts of their tests.
 
 use xtask::needs::Need;
 
-/// The extent of a run.
+/// The extent of a run of `cargo xtask ci`, and the seed of its random choices.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// `true` for a full run.
+    /// `true` for a full run, `false` for a short one.
     pub(super) is_full: bool,
-    /// A number derived from the commit, which seeds random choices.
+    /// A number derived from the commit, which seeds random choices; 1 without a repository.
     pub(super) seed: u64,
 }
 
@@ -22,58 +22,58 @@ pub(super) enum List {
     Full,
 }
 
-/// The other steps beside which a step may run.
+/// The other steps that may run at the same time as a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// The step runs with no other step beside it.
+    /// No other step runs at the same time.
     Alone,
-    /// Runs beside those of [`Lane::Right`]; each keeps one processor busy.
+    /// Steps of [`Lane::Right`] run at the same time; each lane keeps one processor busy.
     Left,
-    /// Runs beside those of [`Lane::Left`].
+    /// Steps of [`Lane::Left`] run at the same time.
     Right,
 }
 
-/// A named check.
+/// A step of a run: a named check or a group of tests.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
-    /// The name in the table.
+    /// The name of the step, in the table and for `--only`.
     pub(super) name: &'static str,
     /// The kinds of runs that include the step.
     pub(super) list: List,
-    /// The other steps beside which the step may run.
+    /// The other steps that may run at the same time.
     pub(super) lane: Lane,
-    /// Programs beyond Rust that the step needs: installed if possible; otherwise the step is
-    /// skipped.
+    /// Programs beyond Rust that the step needs. Missing ones are installed; if that fails, the
+    /// step is skipped.
     pub(super) needs: &'static [Need],
-    /// Runs the step. An error is a failure, whose text is shown whole.
+    /// The function that runs the step. Its error is a failure, whose text is printed whole.
     pub(super) run: fn(&Run) -> Result<Outcome, String>,
 }
 
-/// The outcome of a step that was not interrupted by an error.
+/// The outcome of a step that has returned no error.
 pub(super) enum Outcome {
-    /// A single check that passed.
+    /// A single check, which passed.
     Passed,
-    /// A step of many tests.
+    /// Tests that have run, some of which may have failed.
     Counted(Counts),
-    /// The reason for which the step could not run here.
+    /// A step that could not run on this machine, with the reason.
     Skipped(String),
 }
 
-/// The tests of a step.
+/// The numbers of a step's tests by their outcome.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Tests that passed.
+    /// Number of tests that passed.
     pub(super) passed: u64,
-    /// Tests that failed.
+    /// Number of tests that failed.
     pub(super) failed: u64,
-    /// Tests that could not run here, with the reasons.
+    /// The reason of each test that could not run on this machine.
     pub(super) skipped: Vec<String>,
-    /// The whole output, shown if a test failed.
+    /// The output of the tests, printed if one failed.
     pub(super) output: String,
 }
 
 impl Counts {
-    /// Adds the counts of another run.
+    /// Adds the counts and the output of other tests to these.
     pub(super) fn add(&mut self, other: Counts) {
         self.passed += other.passed;
         self.failed += other.failed;

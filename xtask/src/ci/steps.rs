@@ -30,32 +30,34 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "figures", list: List::Full, lane: Lane::Right, needs: &[], run: figures },
 ];
 
-/// The time limit of a step: three times what any needs on two idle cores.
+/// The time limit of one command of a step: three times what any needs on two idle cores.
 const LIMIT: Duration = Duration::from_secs(2700);
 
-/// Number of seeds of the simulated world in a short run, starting from one that the commit
-/// determines.
+/// Number of seeds of the simulated world in a short run. The first seed is derived from the
+/// commit.
 const WORLDS: u64 = 300;
 
-/// Number of seeds in a full run, which are always the same and enough to reach every coverage
-/// mark.
+/// Number of seeds of the simulated world in a full run, from 1 on. They are enough to reach every
+/// coverage mark.
 pub(super) const ALL_WORLDS: u64 = 1000;
 
-/// Seconds for each fuzz target.
+/// Seconds that each fuzz target runs in a step.
 const FUZZ_SECONDS: &str = "5";
 
-/// The packages with fuzz targets, and that of the program.
+/// The folders of the packages with fuzz targets, and that of the program's package.
 const FUZZED: [&str; 3] = ["crates/proto", "crates/packets", "crates/contigfs"];
 pub(super) const APP: &str = "apps/nearflash";
 
-/// The tests of sockets that a short run repeats over epoll; a full one repeats all.
+/// The parts of the names of end-to-end tests that a short run repeats over epoll. A full run
+/// repeats all.
 const SOCKETS: &[&str] = &["serving::requests::", "serving::unix_sockets::"];
 
-/// Number of end-to-end tests that run at the same time. They mostly wait for programs, so more of
-/// them than processors are needed to use the processors.
+/// Number of end-to-end tests that run at the same time. They mostly wait for programs, so it takes
+/// more of them than processors to keep the processors busy.
 const AT_ONCE: &str = "4";
 
-/// The environment variable that makes servers of the end-to-end tests run without io_uring.
+/// The environment variable by which servers of the end-to-end tests use epoll in place of
+/// io_uring.
 const EPOLL: (&str, &str) = ("NEARFLASH_TEST_INTERFACE", "epoll");
 
 fn format(_: &Run) -> Result<Outcome, String> {
@@ -78,13 +80,13 @@ fn tidy_step(_: &Run) -> Result<Outcome, String> {
     if findings.is_empty() { Ok(Outcome::Passed) } else { Err(findings.join("\n")) }
 }
 
-/// Builds every program, once for all steps.
+/// Builds all programs and tests of the workspace, once for all steps.
 fn build(_: &Run) -> Result<Outcome, String> {
     built().map(|_| Outcome::Passed)
 }
 
-/// Runs all tests that belong to no other step. The end-to-end tests, which mostly wait for each other's
-/// programs, run beside those of the crates.
+/// Runs all tests that belong to no other step. The end-to-end tests, which mostly wait for
+/// programs, run at the same time as those of the crates.
 fn tests(_: &Run) -> Result<Outcome, String> {
     let (programs, crates): (Vec<_>, Vec<_>) =
         built()?.tests.iter().partition(|program| program.package == APP);
@@ -100,8 +102,8 @@ fn tests(_: &Run) -> Result<Outcome, String> {
     })
 }
 
-/// Runs test programs one after another, with these arguments. The fuzz targets have a step of
-/// their own.
+/// Runs test programs one after another, with the arguments `words`. Fuzz targets are left out,
+/// since they have a step of their own.
 fn run_all(programs: &[&TestProgram], words: &[&str]) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for program in programs {
@@ -125,7 +127,7 @@ fn doc_tests(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
 }
 
-/// Runs the ignored tests of the list `full`.
+/// Runs the ignored tests of the list `full`, one at a time.
 fn slow_tests(_: &Run) -> Result<Outcome, String> {
     let names = lists::names("full", "")?;
     let mut words: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -140,8 +142,8 @@ fn slow_tests(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// Tests the state that workers share without locks in every interleaving. Only the schedulers and
-/// the model checker are rebuilt for it.
+/// Tests the state that workers share without locks in every interleaving of their steps. Only the
+/// schedulers and the model checker are rebuilt for this.
 fn interleavings(_: &Run) -> Result<Outcome, String> {
     let words = ["test", "--package", "nearflash-qos", "--features", "loom", "--test", "loom"];
     let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
@@ -155,7 +157,8 @@ fn worlds(run: &Run) -> Result<Outcome, String> {
     }
 }
 
-/// Runs the simulated worlds of `count` seeds. Each is a test.
+/// Runs the simulated worlds of `count` consecutive seeds from `seed` on. Each world is a test, and
+/// all must pass.
 pub(super) fn some_worlds(seed: u64, count: u64) -> Result<Outcome, String> {
     let mut command = Command::new(built()?.path("nearflash-sim")?);
     command.args(["--seed", &seed.to_string(), "--count", &count.to_string()]);
@@ -176,14 +179,15 @@ fn fuzz_smoke(_: &Run) -> Result<Outcome, String> {
     Ok(Outcome::Counted(counts))
 }
 
-/// Makes the figures in virtual time, and their pictures, in the short form.
+/// Makes the figures in virtual time and their pictures, with the shorter runs of `--quick`.
 fn figures(_: &Run) -> Result<Outcome, String> {
     let mut command = Command::new(built()?.path("nearflash-figures")?);
     let ran = shell::capture(command.arg("--quick"), LIMIT)?;
     if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
 }
 
-/// Runs cargo once and counts its success as one passed check.
+/// Runs cargo with the arguments `words` and these variables of the environment. Its success is one
+/// passed check; its failure is the error, with its output.
 fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
     let mut command = shell::cargo(words);
     command.envs(environment.iter().copied());

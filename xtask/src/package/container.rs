@@ -19,13 +19,13 @@ use xtask::shell;
 /// The container file, by its path in the repository.
 const FILE: &str = "packaging/Containerfile";
 
-/// The directories that the container's user may write to.
+/// The directories in the container that its user may write to.
 const DIRECTORIES: &[&str] = &["data", "run/nearflash"];
 
-/// The time limit for an orderly end of the server.
+/// The time that the server of the container has to end after the signal to do so.
 const END_MAX: Duration = Duration::from_secs(20);
 
-/// Makes the directories that the file copies, in the folder of packages.
+/// Makes the empty directories that the container file copies, in the folder of packages `out`.
 pub(super) fn directories(out: &Path) -> Result<(), String> {
     DIRECTORIES.iter().try_for_each(|name| {
         let folder = out.join("container").join(name);
@@ -33,8 +33,8 @@ pub(super) fn directories(out: &Path) -> Result<(), String> {
     })
 }
 
-/// Serves in a container of `out`, is operated from inside, and ends on request. Returns `None` on
-/// success, or the reason that it could not be tried.
+/// Starts the server in a container of the packages in `out`, operates it from inside, and ends it.
+/// Returns `None` on success, or the reason that no container could be tried.
 pub(super) fn try_out(out: &Path) -> Result<Option<&'static str>, String> {
     if !shell::is_root() || !shell::has_program("unshare") {
         return Ok(Some("only root, with unshare, can enter an empty root as another user"));
@@ -71,14 +71,15 @@ pub(super) fn try_out(out: &Path) -> Result<Option<&'static str>, String> {
 /// The parsed instructions of a container file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Recipe {
-    /// Source in the repository, place in the container, owner.
+    /// The copied files: path in the repository, path in the container, and the number of the
+    /// owner.
     copies: Vec<(String, String, u32)>,
     environment: Vec<(String, String)>,
     directory: String,
     uid: u32,
     gid: u32,
     entry: Vec<String>,
-    /// The default command.
+    /// The default command: the entry point with its default arguments.
     command: Vec<String>,
 }
 
@@ -121,7 +122,7 @@ impl Recipe {
         Some(())
     }
 
-    /// Creates the container's files and directories in a new, empty root.
+    /// Creates the container's files and directories in `root`, which must not exist.
     fn lay_out(&self, root: &Path) -> Result<(), String> {
         fs::create_dir(root).map_err(|e| say(root, e))?;
         open_to_all(root)?;
@@ -136,12 +137,12 @@ impl Recipe {
         fs::create_dir_all(&directory).map_err(|e| say(&directory, e))
     }
 
-    /// Returns a command of the container: its entry point with these arguments.
+    /// Returns the words of a command of the container: its entry point with the arguments `words`.
     fn program(&self, words: &[&str]) -> Vec<String> {
         self.entry.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect()
     }
 
-    /// Returns a command that runs in the container.
+    /// Returns a command that runs `words` in the container whose files are in `root`.
     fn enter(&self, root: &Path, words: &[String]) -> Command {
         let mut command = Command::new("unshare");
         command.arg("--mount").arg("--root").arg(root).arg("--wd").arg(&self.directory);
@@ -161,7 +162,8 @@ fn below(root: &Path, place: &str) -> PathBuf {
     root.join(place.trim_start_matches('/'))
 }
 
-/// Copies the contents of a directory as engines do: files that exist already keep their owner.
+/// Copies the directories below `from` to `to` as engines do: those that exist already keep their
+/// owner. A file below `from` is an error.
 fn copy_below(from: &Path, to: &Path, uid: u32) -> Result<(), String> {
     for entry in fs::read_dir(from).map_err(|e| say(from, e))? {
         let entry = entry.map_err(|e| say(from, e))?;
@@ -184,7 +186,7 @@ fn open_to_all(folder: &Path) -> Result<(), String> {
     fs::set_permissions(folder, mode).map_err(|e| say(folder, e))
 }
 
-/// A process that is ended when the value is dropped.
+/// The server of the container, a process that is killed on drop.
 struct Running(Child);
 
 impl Running {

@@ -16,23 +16,24 @@ const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
 /// files each time.
 const TRIAL: &str = include_str!("debian/trial.sh");
 
-/// The script that runs a trial on a layer over this machine's files. Writes go to memory only.
+/// The script that runs the script `$3` on a layer over this machine's files. Writes go to memory
+/// only.
 const ASIDE: &str = "mount -t tmpfs -o mode=755 none \"$1\" && cd \"$1\" && mkdir up work root && \
                      mount -t overlay -o lowerdir=/,upperdir=up,workdir=work none root && \
                      cp -r \"$2\" root/packages && exec chroot root sh -euc \"$3\"";
 
-/// The name and the version of a package, and its control files.
+/// The name and the version of a package, and the contents of its control files.
 pub(super) struct Control<'a> {
     pub(super) name: &'a str,
     pub(super) version: &'a str,
     /// Lines of the file `control` in addition to those common to all packages; the description
     /// comes last.
     pub(super) fields: String,
-    /// Name, text and mode of each further file.
+    /// The further control files: name, text and mode of each.
     pub(super) files: Vec<(&'a str, String, u32)>,
 }
 
-/// A package that a trial finds under this name.
+/// A package that a trial finds under the name `name`.
 pub(super) struct Copied<'a> {
     pub(super) file: &'a Path,
     pub(super) name: &'a str,
@@ -64,7 +65,8 @@ pub(super) fn build(
     )
 }
 
-/// Makes a package of the files in `tree` in the folder `out`.
+/// Makes a Debian package of the files in `tree`, in the folder `out`. Returns its path.
+/// `compression` is an option of dpkg-deb.
 pub(super) fn pack(
     out: &Path,
     tree: &Path,
@@ -98,8 +100,8 @@ pub(super) fn pack(
     Ok(package)
 }
 
-/// Installs, upgrades and purges this package on a copy of this machine. Returns `None`, or the
-/// reason why that could not be tried.
+/// Installs, upgrades and purges the package of the program on a copy of this machine. Returns
+/// `None` on success, or the reason that this could not be tried.
 pub(super) fn try_out(
     out: &Path,
     tree: &Path,
@@ -122,8 +124,8 @@ pub(super) fn try_out(
     tried
 }
 
-/// Runs a trial with these packages in `/packages` of a copy of this machine. Returns `None`, or the
-/// reason why that could not be done.
+/// Runs the script of a trial on a copy of this machine, with these packages in `/packages`.
+/// Returns `None` on success, or the reason that this could not be done.
 pub(super) fn try_aside(
     out: &Path,
     packages: &[Copied],
@@ -149,7 +151,7 @@ pub(super) fn try_aside(
     tried.map(|_| None)
 }
 
-/// Returns true if this machine allows the trial's mounts. Some containers do not.
+/// Returns `true` if this machine allows the trial's mounts, which some containers do not.
 fn can_overlay(place: &Path, folder: &Path) -> Result<bool, String> {
     Ok(shell::capture(&mut aside(place, folder, "true"), LIMIT)?.ok)
 }

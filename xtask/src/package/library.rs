@@ -16,36 +16,36 @@ use super::files::{LIMIT, checked, create_above, install, say};
 use super::manual;
 use xtask::shell;
 
-/// The folder of the library's sources.
+/// The folder of the C library's sources, from the root of the repository.
 const HOME: &str = "crates/capi";
 
 /// The name by which programs load the library.
 const SONAME: &str = "libnearflash.so.0";
 
-/// The names of the packages: for programs that use the library, and for compiling them.
+/// The names of the two packages: for programs that use the library, and for compiling them.
 pub(super) const RUNTIME: &str = "libnearflash0";
 pub(super) const DEVELOPMENT: &str = "libnearflash-dev";
 
-/// The examples, which are installed as documents.
+/// The examples of the library, which its package for developers contains as documents.
 const EXAMPLES: [&str; 3] = ["blocking.c", "queue.c", "volume.cpp"];
 
-/// The system libraries that the library is linked with, as `nearflash.pc` says.
+/// The linker options for the system libraries that the shared library needs, as in `nearflash.pc`.
 const PRIVATE: [&str; 4] = ["-lgcc_s", "-lm", "-lpthread", "-ldl"];
 
-/// The script that tries the packages on a machine.
+/// The script that tries the packages on a copy of a machine.
 const TRIAL: &str = include_str!("debian/library.sh");
 
-/// Returns the folder of libraries, which has a subfolder for each architecture.
+/// Returns the folder of this architecture's libraries, without the slash at its beginning.
 fn libraries() -> String {
     format!("usr/lib/{ARCH}-linux-gnu")
 }
 
-/// Returns the folder of a package's files.
+/// Returns the folder in which the files of the package `package` are laid out, below `out`.
 fn tree(out: &Path, package: &str) -> PathBuf {
     out.join("library").join(package)
 }
 
-/// Makes both packages of an archive in the folder `out`.
+/// Makes both packages of the library from its archive, in the folder `out`. Returns their paths.
 pub(super) fn build(
     out: &Path,
     archive: &Path,
@@ -84,7 +84,7 @@ pub(super) fn build(
     Ok(vec![pack(&runtime)?, pack(&development)?])
 }
 
-/// Puts the files of `libnearflash0` into their places, and returns that of the library.
+/// Puts the files of `libnearflash0` into their places, and returns the path of the shared library.
 fn lay_out_runtime(out: &Path, archive: &Path, version: &str) -> Result<PathBuf, String> {
     let tree = tree(out, RUNTIME);
     let shared = tree.join(libraries()).join(format!("libnearflash.so.{version}"));
@@ -136,7 +136,7 @@ fn lay_out_development(out: &Path, archive: &Path, version: &str) -> Result<(), 
     documents(&tree, DEVELOPMENT)
 }
 
-/// Puts the documents that every package has into their places.
+/// Puts the documents that both packages have into their places in `tree`.
 fn documents(tree: &Path, package: &str) -> Result<(), String> {
     let (root, folder) = (shell::root(), tree.join("usr/share/doc").join(package));
     install(&root.join("CHANGELOG.md"), &folder.join("changelog"), 0o644)?;
@@ -152,7 +152,8 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| say(path, e))
 }
 
-/// Returns the packages that a shared library needs, with the versions whose symbols it uses.
+/// Returns the dependencies of a shared library for a control file: packages with the newest
+/// version whose symbols the library uses.
 fn depends(shared: &Path) -> Result<String, String> {
     let said = checked(Command::new("readelf").args(["--version-info", "--wide"]).arg(shared))?;
     let newest = |prefix: &str| {
@@ -183,7 +184,7 @@ pub(super) fn check(out: &Path, packages: &[PathBuf]) -> Result<(), String> {
     let folder = installed.join(libraries());
     check_dependencies(out, &folder.join(SONAME))?;
     if shell::has_program("groff") {
-        // With -z, warnings are all that is printed.
+        // With -z, groff prints nothing but warnings.
         let mut format = Command::new("groff");
         format.args(["-man", "-Tutf8", "-ww", "-z"]);
         let warnings = checked(format.arg(installed.join("usr/share/man/man3/nearflash.3")))?;
@@ -195,8 +196,8 @@ pub(super) fn check(out: &Path, packages: &[PathBuf]) -> Result<(), String> {
     compile_and_run(&installed, &["--static"], "-l:libnearflash.a")
 }
 
-/// Compiles an example with the options that pkg-config prints, in which `library` replaces the
-/// shared library, and runs it.
+/// Compiles an example with the options that pkg-config prints for the additional options `how`,
+/// and runs it. `library` replaces the option of the shared library.
 fn compile_and_run(installed: &Path, how: &[&str], library: &str) -> Result<(), String> {
     let folder = installed.join(libraries());
     let mut ask = Command::new("pkg-config");
@@ -218,7 +219,8 @@ fn compile_and_run(installed: &Path, how: &[&str], library: &str) -> Result<(), 
     }
 }
 
-/// Compares the named dependencies with those that Debian's own tool finds, if it is installed.
+/// Compares the dependencies that [`depends`] returns with those that Debian's own tool finds, if
+/// it is installed.
 fn check_dependencies(out: &Path, shared: &Path) -> Result<(), String> {
     if !shell::has_program("dpkg-shlibdeps") {
         return Ok(());
@@ -242,8 +244,8 @@ fn check_dependencies(out: &Path, shared: &Path) -> Result<(), String> {
     }
 }
 
-/// Installs and purges both packages on a copy of this machine, and compiles a program there. Returns
-/// `None`, or the reason why that could not be tried.
+/// Installs and purges both packages on a copy of this machine, and compiles a program there.
+/// Returns `None` on success, or the reason that this could not be tried.
 pub(super) fn try_out(out: &Path, packages: &[PathBuf]) -> Result<Option<&'static str>, String> {
     let copied: Vec<Copied> = packages
         .iter()

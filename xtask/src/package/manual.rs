@@ -2,24 +2,24 @@
 
 use std::fmt::Write;
 
-/// The line after which the header declares things.
+/// The text of the header after which its declarations begin.
 const BEGIN: &str = "extern \"C\" {\n#endif\n";
 
-/// The line that ends the declarations.
+/// The text of the header at which its declarations end.
 const END: &str = "#ifdef __cplusplus\n}\n";
 
-/// A function of the header.
+/// A function that the header declares, with its comment.
 struct Function<'a> {
     name: &'a str,
     declaration: &'a str,
     comment: String,
 }
 
-/// The parts of the header.
+/// The parts of the header, from which the page is made.
 struct Header<'a> {
-    /// The paragraphs at its top.
+    /// The paragraphs of the comment at the header's top.
     about: Vec<String>,
-    /// The constants and types, in the header's text.
+    /// The constants and types, as the header declares them.
     types: &'a str,
     functions: Vec<Function<'a>>,
 }
@@ -49,7 +49,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Returns the name of the function that is declared, or `None` if something else is.
+/// Returns the name of the function that is declared, or `None` if the declaration is of something
+/// else.
 fn function_name(declaration: &str) -> Option<&str> {
     let (head, _) = declaration.split_once('(')?;
     let is_function = declaration.ends_with(')') && !head.contains(['#', '{', '\t']);
@@ -57,8 +58,8 @@ fn function_name(declaration: &str) -> Option<&str> {
     (is_function && name.starts_with("nf_")).then_some(name)
 }
 
-/// Splits a comment into its paragraphs, without the stars at the beginnings of lines. A line that is
-/// indented is a paragraph of its own.
+/// Splits a comment into its paragraphs, without the stars at the beginnings of its lines. An
+/// indented line is a paragraph of its own.
 fn paragraphs(comment: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in comment.trim().lines() {
@@ -78,7 +79,7 @@ fn paragraphs(comment: &str) -> Vec<String> {
     all
 }
 
-/// Returns a text with the characters escaped that are special to troff.
+/// Returns a text in which the characters that are special to troff are escaped.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines = text.lines().map(|line| match line.starts_with(['.', '\'']) {
@@ -88,7 +89,8 @@ fn escaped(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the page of section 3, and the names of all functions, whose pages refer to it.
+/// Returns the text of the manual page in section 3, and the names of all functions, each of which
+/// gets a page that refers to this one.
 pub(super) fn page(header: &str, version: &str) -> Result<(String, Vec<String>), String> {
     let header = Header::parse(header).ok_or("nearflash.h does not have its usual form")?;
     let names: Vec<String> = header.functions.iter().map(|it| it.name.to_owned()).collect();
@@ -120,8 +122,8 @@ pub(super) fn page(header: &str, version: &str) -> Result<(String, Vec<String>),
     Ok((page, names))
 }
 
-/// Adds a paragraph of the header's top: an error number with its meaning, a paragraph with a title,
-/// or a plain one.
+/// Adds a paragraph of the header's top to the page: an error number with its meaning, a paragraph
+/// with a title, or a plain one.
 fn described(page: &mut String, paragraph: &str) {
     let number = paragraph.trim_start().split_once(' ').filter(|_| paragraph.starts_with("  "));
     match number {

@@ -2,7 +2,8 @@
 
 use crate::manifest::Manifest;
 
-/// Each package with the workspace's packages that it may depend on.
+/// The workspace's packages, each with the packages of the workspace that it may depend on outside
+/// of tests.
 const RULES: &[(&str, &[&str])] = &[
     ("nearflash-contract", &[]),
     ("nearflash-wire", &[]),
@@ -100,8 +101,8 @@ const RULES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Pairs that may not depend on each other even in tests: the pure crates and the planes above them
-/// stay free of system calls, and `io` knows nothing of its users.
+/// Pairs of packages of which the first may not depend on the second even in tests: the pure crates
+/// and the planes above them stay free of system calls, and `io` knows nothing of its users.
 const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-contract", "nearflash-io"),
     ("nearflash-wire", "nearflash-io"),
@@ -120,7 +121,8 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-io", "nearflash-qos"),
 ];
 
-/// Reports dependencies between the workspace's packages that the table does not allow.
+/// Returns a line for each dependency between the workspace's packages that the tables do not
+/// allow, and for each package without a rule.
 pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     let mut found = Vec::new();
     let ours = manifest.ours();

@@ -10,24 +10,26 @@ use super::lengths::is_test;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Maximum number of files in a circle: a module and one of its parts may need each other.
+/// The largest number of files in a circle that is allowed: a module and one of its parts may need
+/// each other.
 const FILES_MAX: u64 = 2;
 
-/// A module: its names from the crate's root.
+/// A path of names from the crate's root, of a module or of something in it.
 type Path = Vec<String>;
 
 #[derive(Default)]
 struct Module {
     file: String,
-    /// Names that the module defines.
+    /// The names that the module defines.
     defines: BTreeSet<String>,
-    /// Names that the module imports, and from where.
+    /// The names that the module imports, each with the path from the crate's root that it stands
+    /// for.
     imports: BTreeMap<String, Path>,
-    /// Paths that the module mentions, from the crate's root.
+    /// The paths from the crate's root that the module mentions.
     mentions: BTreeSet<Path>,
 }
 
-/// Measures the largest circles of each package by their number of files.
+/// Measures each circle in a package by its number of files, under the path of its first file.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     let mut packages: BTreeMap<String, BTreeMap<Path, Module>> = BTreeMap::new();
@@ -49,7 +51,7 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     Rule { name: "circles", unit: "files in one circle of modules", limit: FILES_MAX, measures }
 }
 
-/// Returns the module of a file: `a/b.rs` and `a/b/mod.rs` are both `a::b`.
+/// Returns the path of the module in a file below `src`: `a/b.rs` and `a/b/mod.rs` are both `a::b`.
 fn path_of(file: &str) -> Path {
     let names = file.trim_end_matches(".rs").split('/');
     let mut path: Path = names.map(str::to_owned).collect();
@@ -59,7 +61,8 @@ fn path_of(file: &str) -> Path {
     path
 }
 
-/// Returns the arrows between files: from one that mentions a name to the one that defines it.
+/// Returns the arrows between files: for each file, the files that define what it mentions or
+/// imports.
 fn arrows(modules: &BTreeMap<Path, Module>) -> BTreeMap<String, BTreeSet<String>> {
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for module in modules.values() {
@@ -72,8 +75,8 @@ fn arrows(modules: &BTreeMap<Path, Module>) -> BTreeMap<String, BTreeSet<String>
     arrows
 }
 
-/// Follows imports to the file that defines a path, in at most `steps` steps. Returns `None` if no
-/// module of the crate leads to it.
+/// Returns the file that defines a path, found through at most `steps` imports; `None` if the path
+/// leads to no module of the crate.
 fn definition(modules: &BTreeMap<Path, Module>, path: &[String], steps: usize) -> Option<String> {
     let length = (0..=path.len()).rev().find(|&length| modules.contains_key(&path[..length]))?;
     let module = &modules[&path[..length]];
@@ -88,7 +91,7 @@ fn definition(modules: &BTreeMap<Path, Module>, path: &[String], steps: usize) -
     }
 }
 
-/// Returns the circles: files each of which reaches all others of its circle.
+/// Returns the circles of files: each file of a circle reaches all others of it by arrows.
 fn circles(arrows: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached = |from: &String| {
         let (mut seen, mut left) = (BTreeSet::new(), vec![from.clone()]);
@@ -122,7 +125,8 @@ struct Names {
 }
 
 impl Names {
-    /// Returns a path from the crate's root; `None` for other crates and for names of no module.
+    /// Returns the path from the crate's root that `names` stands for in this module; `None` for
+    /// other crates and for names that the module does not define.
     fn rooted(&self, names: &[String]) -> Option<Path> {
         let (first, mut base, mut rest) = (names.first()?, Path::new(), names);
         match &**first {

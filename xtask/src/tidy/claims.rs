@@ -2,15 +2,15 @@
 
 use super::tree::Tree;
 
-/// The document with the claims.
+/// The document with the security claims.
 const DOCUMENT: &str = "docs/explanation/security.md";
 
-/// The head of the column that names tests.
+/// The head of the column that names the tests of claims.
 const COLUMN: &str = "shown by";
 
-/// Reports claims without a test, and named tests that do not exist. A claim is a row of a table
-/// whose last column names tests in code spans. Outside of tables, a code span of [four
-/// words](is_like_a_test) names a test.
+/// Returns a line for each claim without a test, and for each named test that does not exist. A
+/// claim is a row of a table whose last column names tests in code spans. Outside of tables, a code
+/// span of [four words](is_like_a_test) names a test.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let Some(document) = tree.files.iter().find(|file| file.path == DOCUMENT) else {
         return vec![format!("{DOCUMENT}: there is no such document")];
@@ -48,15 +48,16 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The document of the invariants.
+/// The document with the invariants of the architecture.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
-/// The opening of an invariant, and the words before its checks.
+/// The words at the beginning of an invariant, and the words before its checks.
 const INVARIANT: &str = "**Architecture Invariant:**";
 const CHECKED_BY: &str = "Checked by";
 
-/// Reports invariants that do not name the tests, tidy rules, lints or types that hold them. The
-/// checks are code spans after the words `Checked by`; a named [test](is_like_a_test) must exist.
+/// Returns a line for each invariant that does not name the tests, tidy rules, lints or types that
+/// hold it. They are code spans after the words `Checked by`; a named [test](is_like_a_test) must
+/// exist.
 pub(super) fn invariants(tree: &Tree) -> Vec<String> {
     let Some(document) = tree.files.iter().find(|file| file.path == ARCHITECTURE) else {
         return Vec::new();
@@ -75,19 +76,19 @@ pub(super) fn invariants(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Returns the texts between backticks.
+/// Returns the texts between pairs of backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns true if a name has the form of a sentence, as names of tests do and names of settings do
+/// Returns `true` if a name has four or more words, as names of tests have and names of settings do
 /// not.
 fn is_like_a_test(name: &str) -> bool {
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     is_name && name.matches('_').count() >= 3
 }
 
-/// Returns true if some source file has a test of this name.
+/// Returns `true` if some source file has a test function of this name.
 fn is_test(tree: &Tree, name: &str) -> bool {
     let head = format!("fn {name}(");
     tree.sources().any(|file| {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::tree::{File, Tree};
 
-/// Reports links within the repository whose target does not exist. URLs are not followed.
+/// Returns a line for each link within the repository whose target does not exist. URLs are not
+/// followed.
 pub(super) fn links(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.documents() {
@@ -24,7 +25,8 @@ pub(super) fn links(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports paths in code spans of the architecture and of `docs/` that do not exist.
+/// Returns a line for each path that does not exist, named in a code span of the architecture, of
+/// the guide for contributors or of `docs/`.
 pub(super) fn named_paths(tree: &Tree) -> Vec<String> {
     let tops: BTreeSet<&str> =
         tree.paths.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
@@ -48,7 +50,7 @@ pub(super) fn named_paths(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports a missing change log, or one without a section for the next release.
+/// Reports a missing change log, or a change log without a section for the next release.
 pub(super) fn changelog(tree: &Tree) -> Vec<String> {
     let has = tree.files.iter().any(|file| {
         file.path == "CHANGELOG.md" && file.text.lines().any(|l| l.starts_with("## [Unreleased]"))
@@ -60,7 +62,7 @@ fn is_path_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '*')
 }
 
-/// Returns the lines outside of fenced blocks, with their numbers.
+/// Returns the lines of a document outside of its fenced blocks, with their line numbers from 1.
 pub(super) fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -74,7 +76,8 @@ pub(super) fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Returns the targets of `[text](target)` and `[name]: target`, with their line numbers.
+/// Returns the targets of `[text](target)` and `[name]: target` in a document, with their line
+/// numbers.
 fn link_targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     for (number, line) in prose(text) {
@@ -94,7 +97,7 @@ fn link_targets(text: &str) -> Vec<(usize, String)> {
     targets
 }
 
-/// Resolves the path `relative` against the folder of the file `from`.
+/// Returns the path from the root of the link `relative` in the file `from`.
 fn beside(from: &str, relative: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -110,14 +113,14 @@ fn beside(from: &str, relative: &str) -> String {
     parts.join("/")
 }
 
-/// Returns true if the document at `path` has a heading with this anchor. Anchors of other files
-/// than documents are not checked.
+/// Returns `true` if the document at `path` has a heading with this anchor. Anchors of files that
+/// are no documents are not checked.
 fn has_anchor(tree: &Tree, path: &str, anchor: &str) -> bool {
     let Some(file) = tree.documents().find(|file| file.path == path) else { return true };
     prose(&file.text).iter().any(|(_, line)| line.starts_with('#') && slug(line) == anchor)
 }
 
-/// Returns the anchor of a heading: lower case, words joined by hyphens, no punctuation.
+/// Returns the anchor of a heading: lower case, without punctuation, hyphens for spaces.
 fn slug(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

@@ -6,13 +6,13 @@ use syn::{Attribute, Block, Signature};
 
 use super::tree::{File, Tree};
 
-/// The largest number of lines of a file, without its tests.
+/// The largest number of lines that a file may have, without its tests.
 const FILE_LINES_MAX: usize = 800;
 
-/// The largest number of lines of a function, from its signature to its closing bracket.
+/// The largest number of lines that a function may have, from its signature to its closing bracket.
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Reports files that are too long.
+/// Returns a line for each source file that is too long.
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
@@ -24,7 +24,7 @@ pub(super) fn files(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports functions that are too long.
+/// Returns a line for each function that is too long.
 pub(super) fn functions(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
@@ -35,7 +35,7 @@ pub(super) fn functions(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Returns the lines of a file, its modules of tests aside.
+/// Returns the number of lines of a file, those of its modules of tests left out.
 pub(super) fn lines_without_tests(file: &File) -> usize {
     let tests = syn::parse_file(&file.text).map_or(0, |parsed| {
         parsed.items.iter().filter(|item| is_test_module(item)).map(lines_of).sum()
@@ -47,7 +47,7 @@ fn is_test_module(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if is_test(&module.attrs))
 }
 
-/// Returns true if `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]` is among the attributes.
+/// Returns `true` if `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]` is among the attributes.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else {

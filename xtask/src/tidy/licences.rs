@@ -4,7 +4,7 @@
 use super::tree::Tree;
 use crate::manifest::Manifest;
 
-/// The allowed licences.
+/// The allowed licences, by their SPDX identifiers.
 const ALLOWED: [&str; 10] = [
     "MIT",
     "MIT-0",
@@ -18,19 +18,21 @@ const ALLOWED: [&str; 10] = [
     "Unicode-3.0",
 ];
 
-/// The files under a licence that is not allowed for packages, and that licence. No package has them.
+/// The files under a licence that is not allowed for packages, each with its licence. No package
+/// contains them.
 const APART: [(&str, &str); 1] = [("contrib/fio/nearflash.c", "GPL-2.0-only")];
 
-/// The folder of files that belong to other projects' programs. Each says its licence.
+/// The folder of files that belong to other projects' programs. Each names its licence.
 const CONTRIBUTED: &str = "contrib/";
 
-/// The name of a licence's text, beside the files that are under it.
+/// The name of the file with a licence's text, beside the files under that licence.
 const TEXT: &str = "COPYING";
 
-/// The words before a file's licence. Spelled in two parts so that this file passes.
+/// The words before the licence that a file names. Spelled in two parts so that this file passes.
 const MARK: &str = concat!("SPDX-License-", "Identifier: ");
 
-/// Reports files under a licence that is neither allowed nor known, and those without their licence.
+/// Returns a line for each file under a licence that is neither allowed nor known, and for each
+/// whose licence or its text is missing.
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
@@ -52,7 +54,8 @@ pub(super) fn files(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports packages that cannot be used under an allowed licence.
+/// Returns a line for each package, of the workspace or linked with it, that cannot be used under
+/// allowed licences alone.
 pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     let mut found = Vec::new();
     for package in &manifest.packages {
@@ -68,8 +71,8 @@ pub(super) fn check(manifest: &Manifest) -> Vec<String> {
     found
 }
 
-/// Returns true if an SPDX expression can be met with allowed licences alone. An expression that
-/// cannot be parsed is not allowed.
+/// Returns `true` if allowed licences alone meet an SPDX expression, and `false` if they do not or
+/// if the expression cannot be parsed.
 pub(super) fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -78,8 +81,8 @@ pub(super) fn is_allowed(expression: &str) -> bool {
     rest.is_empty() && allowed == Some(true)
 }
 
-/// Parses `all (OR all)*`. Returns `true` if one of the alternatives is allowed; `None` if the
-/// words do not parse.
+/// Parses `all (OR all)*` and removes it from `words`. Returns `true` if one of the alternatives is
+/// allowed; `None` if the words do not parse.
 fn either(words: &mut &[&str]) -> Option<bool> {
     let mut allowed = all(words)?;
     while words.first() == Some(&"OR") {
@@ -89,8 +92,8 @@ fn either(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// Parses `one (AND one)*`. Returns `true` if all parts are allowed; `None` if the words do not
-/// parse.
+/// Parses `one (AND one)*` and removes it from `words`. Returns `true` if all parts are allowed;
+/// `None` if the words do not parse.
 fn all(words: &mut &[&str]) -> Option<bool> {
     let mut allowed = one(words)?;
     while words.first() == Some(&"AND") {
@@ -100,8 +103,8 @@ fn all(words: &mut &[&str]) -> Option<bool> {
     Some(allowed)
 }
 
-/// Parses a licence, with its exception if it has one, or an expression in brackets. Returns `true`
-/// if it is allowed; `None` if the words do not parse.
+/// Parses a licence, with its exception if it has one, or an expression in brackets, and removes it
+/// from `words`. Returns `true` if it is allowed; `None` if the words do not parse.
 fn one(words: &mut &[&str]) -> Option<bool> {
     let (first, rest) = words.split_first()?;
     *words = rest;

@@ -13,19 +13,19 @@ use super::lengths::{is_test, lines_of};
 use super::ratchet::{Measures, Rule};
 use super::tree::{File, Tree};
 
-/// Maximum number of lines of all inherent `impl` blocks of a type.
+/// The largest number of lines that all inherent `impl` blocks of a type may have together.
 const IMPL_LINES_MAX: u64 = 600;
 
-/// Maximum number of files that have an inherent `impl` of a type.
+/// The largest number of files that may have inherent `impl` blocks of a type.
 const IMPL_FILES_MAX: u64 = 3;
 
-/// Maximum number of fields of a struct.
+/// The largest number of fields that a struct may have.
 const FIELDS_MAX: u64 = 16;
 
-/// Maximum number of fields of a struct that are `bool`.
+/// The largest number of fields of the type `bool` that a struct may have.
 const BOOLS_MAX: u64 = 3;
 
-/// A type: its package and its name.
+/// The package and the name of a type, in one text.
 type Name = String;
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct Object {
     bools: u64,
 }
 
-/// Measures all types by the four limits.
+/// Returns the four rules on types, with the measures of all types of the tree.
 pub(super) fn rules(tree: &Tree) -> Vec<Rule> {
     let objects = objects(tree);
     let measure = |of: fn(&Object) -> u64| -> Measures {

@@ -7,10 +7,11 @@ use super::lengths::is_test;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// The crates whose code runs inside a worker's turn.
+/// The folders below `crates` of the crates whose code runs inside a worker's turn.
 const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
 
-/// Files and folders of other crates whose code a worker's thread runs in a turn or between two.
+/// Files and folders of other crates whose code a worker's thread runs in a turn or between two
+/// turns.
 const BESIDE: [&str; 16] = [
     "crates/control/src/mailboxes.rs",
     "crates/io/src/device/",
@@ -30,13 +31,14 @@ const BESIDE: [&str; 16] = [
     "crates/server/src/sessions.rs",
 ];
 
-/// Types and functions that wait for another thread.
+/// The types and functions that may not be mentioned, since they wait for another thread.
 const WAITS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "SpinMutex", "Once", "sleep"];
 
-/// Methods that wait for another thread.
+/// The methods that may not be called, since they wait for another thread.
 const WAITING: [&str; 1] = ["lock"];
 
-/// Counts, by file, the mentions of locks, of waiting for them, of sleeping and of `dyn`.
+/// Counts, by file of the plane, the mentions of locks, of waiting for them, of sleeping and of
+/// `dyn`.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     let mut tests = Vec::new();
@@ -61,7 +63,7 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     }
 }
 
-/// Returns the paths of the files that a file declares as modules for tests alone.
+/// Returns the paths of the files that the file at `path` declares as modules for tests alone.
 fn test_modules(path: &str, file: &syn::File) -> Vec<String> {
     let stem = path.trim_end_matches(".rs");
     let folder = ["/lib", "/mod"].iter().find_map(|root| stem.strip_suffix(root)).unwrap_or(stem);

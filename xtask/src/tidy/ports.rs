@@ -1,17 +1,19 @@
-//! The ports of `crates/contract`: traits that stay small enough to implement.
+//! The ports, which are the traits of `crates/contract`, and their limits: few methods, so that
+//! they stay easy to implement, and no default body that panics.
 
 use syn::visit::Visit;
 
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Maximum number of methods of a port.
+/// The largest number of methods that a port may have.
 const METHODS_MAX: u64 = 8;
 
-/// Macros that a default body must not have: an implementer that forgets the method would panic.
+/// The macros that a default body of a port may not have: an implementer that forgets the method
+/// would panic.
 const PANICS: [&str; 4] = ["panic", "unreachable", "unimplemented", "todo"];
 
-/// Measures the ports by their number of methods.
+/// Measures each port by its number of methods.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     each_trait(tree, |path, port| {
@@ -21,7 +23,7 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     Rule { name: "port-methods", unit: "methods", limit: METHODS_MAX, measures }
 }
 
-/// Counts, by port, the default bodies that panic.
+/// Counts, by port, the methods with a default body that panics.
 pub(super) fn defaults(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     each_trait(tree, |path, port| {

@@ -8,7 +8,7 @@ use super::lengths::is_test;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// Opening words that point at something instead of naming it.
+/// The opening words of doc comments that point at something instead of naming it.
 const POINTING: [&str; 18] = [
     "It",
     "Its",
@@ -30,7 +30,7 @@ const POINTING: [&str; 18] = [
     "See the module",
 ];
 
-/// The largest number of characters in a line of Markdown.
+/// The largest number of characters that a line of Markdown may have.
 const LINE_MAX: usize = 100;
 
 /// Counts, by package, the doc comments that open with a pointing word.
@@ -48,7 +48,8 @@ pub(super) fn openings(tree: &Tree) -> Rule {
     Rule { name: "openings", unit, limit: 0, measures }
 }
 
-/// Counts, by document, the lines that are too long. Lines of tables and code are exempt.
+/// Counts, by document, the lines with too many characters. Lines of tables, links, images and code
+/// are exempt.
 pub(super) fn lines(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     for file in tree.documents() {
@@ -77,7 +78,7 @@ impl Docs {
     }
 }
 
-/// Returns true if a sentence opens with a pointing word.
+/// Returns `true` if a sentence opens with a pointing word.
 fn points(sentence: &str) -> bool {
     POINTING.iter().any(|opening| {
         let rest = sentence.strip_prefix(opening);

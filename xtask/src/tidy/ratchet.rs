@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 
 use super::tree::Tree;
 
-/// The file of the offenders.
+/// The path of the file with the offenders, from the root of the repository.
 pub(super) const FILE: &str = "xtask/ratchet.toml";
 
-/// Offenders of a rule, by name, with their measure.
+/// The measures of a rule, by the name of what is measured.
 pub(super) type Measures = BTreeMap<String, u64>;
 
-/// A rule with its limit and its measurements.
+/// A rule with its limit and the measures of the tree.
 pub(super) struct Rule {
-    /// The name of the rule's table in the file.
+    /// The name of the rule, and of its table in the file.
     pub(super) name: &'static str,
-    /// The unit of the measure, for findings.
+    /// The unit of the measures, in the words of findings.
     pub(super) unit: &'static str,
     /// The largest measure that needs no line in the file.
     pub(super) limit: u64,
-    /// The measurements, by the name of the measured object.
+    /// The measures of the tree, small and large.
     pub(super) measures: Measures,
 }
 
 impl Rule {
-    /// Returns a finding for each measure that is above the limit and above its line in the file.
+    /// Returns a finding for each measure that is above both the limit and its line in the file.
     pub(super) fn findings(&self, tree: &Tree) -> Vec<String> {
         let lines = read(tree);
         let allowed = |name: &str| {
@@ -41,7 +41,8 @@ impl Rule {
         .collect()
     }
 
-    /// Returns the rule's lines for the file: the offenders, none of them above its previous line.
+    /// Returns the rule's lines for the file: the measures above the limit, none above its line in
+    /// `before`.
     fn lowered(&self, before: Option<&Measures>) -> Measures {
         let over = self.measures.iter().filter(|(_, measure)| **measure > self.limit);
         over.map(|(name, &measure)| {
@@ -52,10 +53,10 @@ impl Rule {
     }
 }
 
-/// Returns the text of the file after all rules have lowered their lines.
+/// Returns the text of the file with the lines of all rules, lowered to the measures of the tree.
 ///
 /// # Errors
-/// The new lines cannot be written as TOML.
+/// Fails if the new lines cannot be written as TOML.
 pub(super) fn lower(tree: &Tree, rules: &[Rule]) -> Result<String, String> {
     let before = read(tree);
     let after: BTreeMap<&str, Measures> =

@@ -6,36 +6,37 @@ use syn::visit::{self, Visit};
 use super::lengths::is_test;
 use super::tree::Tree;
 
-/// The crate that has the nouns.
+/// The folder of the crate that has the nouns.
 const HOME: &str = "crates/spec";
 
-/// The nouns of a specification.
+/// The types of a specification, in `crates/spec`.
 const NOUNS: [&str; 8] =
     ["AccessRule", "Device", "Host", "Limits", "Listener", "Namespace", "Subsystem", "Tenant"];
 
-/// Beginnings of the names of second shapes.
+/// The prefixes that make the name of a second shape from a noun.
 const PREFIXES: [&str; 5] = ["Add", "Change", "Kept", "New", "Set"];
 
-/// Suffixes of the names of second shapes.
+/// The suffixes that make the name of a second shape from a noun.
 const SUFFIXES: [&str; 8] =
     ["Change", "Config", "Entry", "Info", "Patch", "Settings", "Setup", "Status"];
 
-/// The reason of a report on the running server: the noun with its measurements.
+/// The reason of a report on the running server: the noun together with its measurements.
 const STATUS: &str = "a status document";
 
-/// The reason of a body of the admin API, whose members are older than the nouns and must stay.
+/// The reason of a body of the admin API, whose members are older than the nouns and must not
+/// change.
 const BODY: &str = "the JSON of the admin API";
 
-/// The reason of a type in the data path, which knows neither names nor files.
+/// The reason of a type in the data path, which has neither names nor files of things.
 const RESOLVED: &str = "numbers in place of names, for workers and sessions";
 
-/// The reason of a message of a protocol.
+/// The reason of a message of a protocol, about a namespace.
 const WIRE: &str = "what a client is told of a namespace";
 
-/// The reason of an unrelated type with a similar name.
+/// The reason of a type for something else that has a similar name.
 const OTHER: &str = "another noun";
 
-/// The second shapes that stay: the package, the name, and the reason.
+/// The second shapes that are allowed: the package, the name and the reason.
 const STAY: [(&str, &str, &str); 33] = [
     ("crates/client", "Host", OTHER),
     ("crates/contract", "Namespace", RESOLVED),
@@ -72,7 +73,7 @@ const STAY: [(&str, &str, &str); 33] = [
     ("crates/worker", "Limits", RESOLVED),
 ];
 
-/// Reports second shapes without a reason, and reasons without a shape.
+/// Returns a line for each second shape without a reason, and for each reason without a shape.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     check_with(tree, &STAY)
 }

@@ -4,15 +4,16 @@ use syn::{AttrStyle, Attribute, Meta};
 
 use super::tree::{File, Tree};
 
-/// The crates that only compute on values. System calls must not compile in them.
+/// The folders of the crates that only compute on values: they must not make system calls.
 const PURE: [&str; 8] = ["contract", "wire", "proto", "qos", "flash", "ftl", "contigfs", "packets"];
 
-/// The folders in which clocks may be read: the outer loop's crate, the simulated world's driver,
-/// and programs.
+/// The folders in which clocks may be read: the crate of the outer loop, the driver of the
+/// simulated world, and programs.
 const CLOCKS: [&str; 7] =
     ["crates/io/", "crates/sim/", "crates/server/", "crates/lab/", "apps/", "trials/", "xtask/"];
 
-/// Words and macros that mark work as unfinished. Spelled in two parts so that this file passes.
+/// The words and macros that mark work as unfinished. Spelled in two parts so that this file
+/// passes.
 const LEFTOVERS: [&str; 6] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -22,11 +23,12 @@ const LEFTOVERS: [&str; 6] = [
     concat!("db", "g!"),
 ];
 
-/// Paths that exist on one machine only.
+/// The beginnings of paths that exist on one machine only. Spelled in two parts so that this file
+/// passes.
 const MACHINE: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk"), concat!("../sha", "red")];
 
-/// Reports sources that cannot be parsed.
+/// Returns a line for each source file that cannot be parsed.
 pub(super) fn parses(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -38,7 +40,7 @@ pub(super) fn parses(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports modules without a module comment.
+/// Returns a line for each source file without a module comment.
 pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -50,7 +52,7 @@ pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports pure crates that lack the attributes `no_std` and `forbid(unsafe_code)`.
+/// Returns a line for each pure crate that lacks the attribute `no_std` or `forbid(unsafe_code)`.
 pub(super) fn pure_crates(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for name in PURE {
@@ -79,8 +81,8 @@ fn forbids_unsafe(attribute: &Attribute) -> bool {
     named && is_inner(attribute)
 }
 
-/// Reports permissions to read a clock (which clippy forbids) where time must come in as an
-/// argument. Tests may read clocks for their time limits.
+/// Returns a line for each permission to read a clock (which clippy forbids) in a file where time
+/// must come in as an argument. Tests may read clocks for their time limits.
 pub(super) fn clocks(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     let lint = "clippy::disallowed_methods";
@@ -92,7 +94,7 @@ pub(super) fn clocks(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports marks of unfinished work.
+/// Returns a line for each mark of unfinished work in any file.
 pub(super) fn leftovers(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
@@ -106,7 +108,7 @@ pub(super) fn leftovers(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Reports paths of one particular machine.
+/// Returns a line for each path of one particular machine in any file.
 pub(super) fn machine_paths(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
@@ -125,8 +127,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Adds to `found` the positions in `file` where `word` stands between characters that `fits`
-/// accepts.
+/// Adds a line to `found` for each place in `file` at which `word` stands between characters that
+/// `fits` accepts; `what` names the offence.
 fn report(
     file: &File,
     word: &str,

@@ -4,13 +4,13 @@ use super::lengths::lines_without_tests;
 use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
-/// The folder of the program.
+/// The folder of the program's sources.
 const PROGRAM: &str = "apps/nearflash/src";
 
-/// Maximum number of lines of the program, without tests.
+/// The largest number of lines that the program's sources may have, without tests.
 const LINES_MAX: u64 = 5_000;
 
-/// Measures the program by its lines, without tests.
+/// Measures the program by the lines of its sources, without tests.
 pub(super) fn rule(tree: &Tree) -> Rule {
     let ours = tree.sources().filter(|file| file.path.starts_with(PROGRAM) && !file.is_test());
     let lines: usize = ours.map(lines_without_tests).sum();

@@ -1,30 +1,30 @@
-//! The files of the repository, in memory.
+//! The files of the repository, read into memory for the checks.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A text file.
+/// A text file of the repository.
 pub(crate) struct File {
-    /// The path from the root, with slashes.
+    /// The path from the root of the repository, with slashes.
     pub(crate) path: String,
     /// The file's whole text.
     pub(crate) text: String,
 }
 
-/// All files that are under version control or could be.
+/// The files that are under version control or could be.
 #[derive(Default)]
 pub(crate) struct Tree {
-    /// The text files, by path.
+    /// The text files, sorted by path.
     pub(crate) files: Vec<File>,
-    /// The paths of all files and folders, text or not.
+    /// The paths of all files and folders, of other files than text too.
     pub(crate) paths: BTreeSet<String>,
 }
 
-/// Folders at the root that hold no sources.
+/// The folders at the root that contain no sources, and are not read.
 const NOT_SOURCES: [&str; 4] = [".git", "target", "nearflash-data", "artifacts"];
 
 impl Tree {
-    /// Reads the files below `root`.
+    /// Reads the files below the folder `root`.
     pub(crate) fn read(root: &Path) -> Result<Tree, String> {
         let mut tree = Tree::default();
         tree.enter(root, "")?;
@@ -54,7 +54,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the Rust sources.
+    /// Returns the Rust source files, tests included.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
@@ -64,7 +64,7 @@ impl Tree {
         self.files.iter().filter(|file| file.path.ends_with(".md"))
     }
 
-    /// Returns true if a file or folder has this path. A `*` stands for the rest of the path.
+    /// Returns `true` if a file or folder has this path. A `*` stands for any rest of the path.
     pub(crate) fn has(&self, path: &str) -> bool {
         match path.split_once('*') {
             Some((start, _)) => self.paths.iter().any(|known| known.starts_with(start)),
@@ -72,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// Builds a tree of these files, for tests.
+    /// Returns a tree of files with these paths and texts, for tests.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
@@ -88,12 +88,12 @@ impl Tree {
 }
 
 impl File {
-    /// Returns true if the whole file is test code.
+    /// Returns `true` if the whole file is test code, by its path.
     pub(crate) fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
 
-    /// Returns the name of the file's crate, if it is in the folder `crates`.
+    /// Returns the name of the crate's folder, or `None` if the file is not in the folder `crates`.
     pub(crate) fn crate_name(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }

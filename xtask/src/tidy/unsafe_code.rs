@@ -4,14 +4,16 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::tree::{File, Tree};
 
-/// The crates that may contain `unsafe`: system calls, the pointers of C, the memory of Python.
+/// The folders that may contain `unsafe`: for system calls, the pointers of C, and the memory of
+/// Python.
 const HOMES: [&str; 3] = ["crates/io/", "crates/capi/", "python/"];
 
-/// The largest number of lines between `unsafe` and the comment that covers it.
+/// The largest number of lines of code from the covering comment to the line of `unsafe`, which is
+/// counted too.
 const REACH: usize = 4;
 
-/// Reports `unsafe` outside its crates, without its comment, or in a module that does not open with
-/// the reason for it.
+/// Returns a line for each file that has `unsafe` outside of these folders or before the reason for
+/// it, and for each `unsafe` without its comment.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
@@ -38,7 +40,7 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// Collects the lines with the keyword `unsafe`, outside of comments and strings.
+/// Adds to `lines` the line of each keyword `unsafe`, outside of comments and strings.
 fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
     for token in tokens {
         match token {
@@ -49,8 +51,8 @@ fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
     }
 }
 
-/// Returns true if a `SAFETY:` comment, or the `# Safety` section of an unsafe function's
-/// documentation, stands on the line or at most [`REACH`] lines above.
+/// Returns `true` if a `SAFETY:` comment, or the `# Safety` section of an unsafe function's
+/// documentation, covers a line: with at most [`REACH`] lines of code down to it, itself counted.
 fn is_covered(file: &File, line: usize) -> bool {
     let above: Vec<&str> = file.text.lines().take(line).collect();
     let mut code = 0;

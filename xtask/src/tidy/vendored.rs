@@ -9,27 +9,27 @@ use sha2::{Digest, Sha256};
 use super::licences;
 use super::tree::Tree;
 
-/// The folder that contains vendored folders.
+/// The part of a path that all vendored files have.
 const FOLDER: &str = "/vendor/";
 
-/// The name of the description in each vendored folder.
+/// The name of the file that describes a vendored folder, in that folder.
 const NOTE: &str = "vendored.toml";
 
-/// The contents of a description.
+/// The description of a vendored folder, as its file has it.
 #[derive(Deserialize)]
 struct Note {
     name: String,
     version: String,
     licence: String,
     licence_file: String,
-    /// The origin, and the checksum of the original archive.
+    /// The origin of the files, and the checksum of the original archive.
     source: String,
     integrity: String,
-    /// The SHA-256 checksum of each file.
+    /// The SHA-256 checksum of each file, by the file's name.
     files: BTreeMap<String, String>,
 }
 
-/// Reports differences between vendored files and their description.
+/// Returns a line for each difference between vendored files and their description.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in &tree.files {
