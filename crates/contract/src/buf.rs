@@ -19,7 +19,8 @@ pub struct Buf {
     index: u32,
     /// The number of the tenant that is charged for the buffer, or [`NOBODY`].
     holder: u32,
-    /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
+    /// Number of bytes at the front that may hold a tenant's data: `0 ≤ dirty ≤ bytes.len()`. All
+    /// bytes behind them are zero.
     dirty: u32,
     /// Index of the buffer's size among the sizes of its pool, ascending from zero.
     class: u32,
@@ -29,8 +30,8 @@ pub struct Buf {
 const NOBODY: u32 = u32::MAX;
 
 impl Buf {
-    /// Returns the right to `bytes`, which are all zero. `index` is the maker's number for the
-    /// buffer (for example of a registered buffer).
+    /// Returns a buffer of the memory `bytes`, which must be all zero. `index` is the number that
+    /// its maker gives it, such as that of a buffer registered with the kernel.
     ///
     /// # Panics
     /// Panics if there are 4 GiB or more.
@@ -39,7 +40,7 @@ impl Buf {
         Buf { bytes, index, holder: NOBODY, dirty: 0, class: 0 }
     }
 
-    /// Returns the maker's number for the buffer.
+    /// Returns the number that the maker of the pool gave to the buffer.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -70,24 +71,27 @@ impl Buf {
         self.bytes.len()
     }
 
-    /// Returns all bytes, to read.
+    /// Returns all bytes of the buffer, to read.
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
-    /// Returns all bytes, to write. From now on, all of them count as a tenant's data.
+    /// Returns all bytes of the buffer, to write. From now on, all of them count as a tenant's
+    /// data.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.dirty = self.bytes.len() as u32;
         self.bytes
     }
 
-    /// Returns the first `len` bytes, to write. From now on, these bytes count as a tenant's data.
+    /// Returns the first `len` bytes of the buffer, to write. From now on, these bytes count as a
+    /// tenant's data.
     pub fn prefix_mut(&mut self, len: usize) -> &mut [u8] {
         self.dirty = self.dirty.max(len as u32);
         &mut self.bytes[..len]
     }
 
-    /// Zeroes the first `len` bytes, at no cost where they are already known to be zero.
+    /// Sets the first `len` bytes of the buffer to zero. Bytes that are known to be zero are not
+    /// written.
     pub fn zero_prefix(&mut self, len: usize) {
         let dirty = (self.dirty as usize).min(len);
         if dirty > 0 {
@@ -99,7 +103,7 @@ impl Buf {
         }
     }
 
-    /// Returns the memory itself, at the end of a pool's life.
+    /// Returns the memory of the buffer, to free or reuse it once the pool is gone.
     pub fn into_bytes(self) -> &'static mut [u8] {
         self.bytes
     }
@@ -146,7 +150,7 @@ impl BufPool {
         SizeClass { bytes: 2 << 20, count: 8 },
     ];
 
-    /// Returns a pool of these buffers, sorted by size.
+    /// Returns a pool of the given buffers, which it sorts by size.
     pub fn new(bufs: impl IntoIterator<Item = Buf>) -> Self {
         let mut all: Vec<Buf> = bufs.into_iter().collect();
         all.sort_by_key(|buf| (buf.capacity(), core::cmp::Reverse(buf.index)));
@@ -217,7 +221,7 @@ impl BufPool {
         self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
     }
 
-    /// Puts a buffer back.
+    /// Puts a buffer back into the pool that it was taken from.
     #[inline]
     pub fn give(&mut self, buf: Buf) {
         let shelf = &mut self.shelves[buf.class as usize];
@@ -231,7 +235,7 @@ impl BufPool {
         self.shelves.last().map_or(0, |s| s.bytes)
     }
 
-    /// Returns `true` if every buffer is back.
+    /// Returns `true` if no buffer of the pool is taken.
     pub fn is_whole(&self) -> bool {
         self.shelves.iter().all(|s| s.free.len() == s.count)
     }
@@ -241,7 +245,7 @@ impl BufPool {
         self.shelves.iter().map(|s| s.count - s.free.len()).sum()
     }
 
-    /// Returns the free buffers, to make another pool of them.
+    /// Returns the free buffers, from which the caller makes another pool.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.shelves.into_iter().flat_map(|s| s.free)
     }

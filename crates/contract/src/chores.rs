@@ -21,15 +21,15 @@ pub struct Chored {
 /// thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChoreRate {
-    /// Pages read.
+    /// Pages that the device reads of its own accord, per thousand pages that hosts write.
     pub read_permille: u32,
-    /// Pages written.
+    /// Pages that the device writes beside those of hosts, per thousand pages that hosts write.
     pub written_permille: u32,
 }
 
 /// The background work of a device, read by another thread than the device's worker.
 pub trait Chores: Debug + Send + Sync {
-    /// Returns the work since the device was opened.
+    /// Returns the device's background work since it was opened, and its present space.
     fn done(&self) -> Chored;
 
     /// Returns the device's work for each page that hosts write, while they write every page

@@ -47,7 +47,7 @@ impl Range {
         }
     }
 
-    /// Returns `true` if the range lies within the first `blocks` blocks.
+    /// Returns `true` if the range ends within the first `blocks` blocks of a namespace or device.
     pub fn fits(self, blocks: u64) -> bool {
         self.end().is_some_and(|end| end <= blocks)
     }
@@ -75,9 +75,10 @@ pub enum Command {
     /// Writes the range so that a reader, and a crash, sees all of it or nothing. Durable before
     /// the reply.
     WriteAtomic(Range),
-    /// Compares the range with the payload.
+    /// Compares the blocks of the range with the payload. Changes nothing.
     Compare(Range),
-    /// Compares the range with the first half of the payload; if equal, writes the second half.
+    /// Compares the blocks of the range with the first half of the payload. If they are equal,
+    /// writes the second half to the range.
     CompareAndWrite(Range),
     /// Makes every previously acknowledged write durable.
     Flush,
@@ -123,7 +124,7 @@ pub enum Kind {
 }
 
 impl Command {
-    /// Returns the kind: read, write or other.
+    /// Returns the kind of the command for rights and counters. A compare-and-write is a write.
     pub const fn kind(self) -> Kind {
         match self {
             Command::Read(_) | Command::Compare(_) => Kind::Read,
@@ -154,7 +155,8 @@ impl Command {
         }
     }
 
-    /// Returns the command's range, if it has one. The pages of a commit are in its payload.
+    /// Returns the command's range; `None` for a flush, a barrier and a commit, whose pages are
+    /// named in its payload.
     pub const fn range(self) -> Option<Range> {
         match self {
             Command::Read(range)
@@ -168,7 +170,8 @@ impl Command {
         }
     }
 
-    /// Returns the command at another address (a namespace's range translated to the device).
+    /// Returns the command with its range at another first block, such as the range of a namespace
+    /// translated to the device.
     pub fn with_lba(self, lba: u64) -> Command {
         let mut moved = self;
         match &mut moved {

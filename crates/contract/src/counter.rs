@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Adds to a counter with a single writer. The counter wraps.
+/// Adds `by` to a counter that only one thread writes. The counter wraps.
 pub(crate) fn bump(counter: &AtomicU32, by: u32) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
-/// Adds to a counter with a single writer. The counter wraps.
+/// Adds `by` to a counter that only one thread writes. The counter wraps.
 pub(crate) fn bump_u64(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

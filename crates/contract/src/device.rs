@@ -22,7 +22,8 @@ pub struct Geometry {
     pub read_only: bool,
 }
 
-/// A command for the device. The range is the device's own.
+/// A command for the device. Its range counts blocks from the start of the device, not of a
+/// namespace.
 #[derive(Debug)]
 pub struct Submission {
     /// The request's slot, which its [`Completion`] returns.
@@ -65,10 +66,10 @@ pub trait Device {
         matches!(command, Command::WriteAtomic(_) | Command::CompareAndWrite(_))
     }
 
-    /// Submits a command. Never blocks, never completes inside the call.
+    /// Queues a command for the device. Never blocks, never completes the command inside the call.
     fn submit(&mut self, now: Instant, submission: Submission);
 
-    /// Starts the submitted commands: one doorbell per turn.
+    /// Starts all commands submitted since the last call, once per turn of the worker.
     fn kick(&mut self, now: Instant);
 
     /// Appends the ended commands to `done`.

@@ -52,7 +52,7 @@ pub struct EtherAddress {
     pub window: Option<u16>,
 }
 
-/// A way of frames through the kernel.
+/// The kind of socket through which frames of Ethernet pass the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EtherVia {
     /// By an AF_XDP socket, behind the card's driver.
@@ -64,7 +64,7 @@ pub enum EtherVia {
 }
 
 impl EtherVia {
-    /// All ways with their names in URLs.
+    /// All kinds of sockets, each with the value of `via` that selects it in a URL.
     const NAMES: [(&'static str, EtherVia); 3] =
         [("xdp", EtherVia::Xdp), ("native", EtherVia::Native), ("packet", EtherVia::Packet)];
 
@@ -77,7 +77,7 @@ impl EtherVia {
 /// The reason that a text is no place in a segment of Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EtherError {
-    /// The name of the interface is missing, or is none.
+    /// The name of the interface is missing or invalid.
     Interface,
     /// The address of the card is not six bytes, or not of a single card.
     Mac,
@@ -95,7 +95,7 @@ impl fmt::Display for EtherError {
 impl core::error::Error for EtherError {}
 
 impl EtherAddress {
-    /// The port that servers have unless they are told another one.
+    /// The port at which servers listen by default.
     pub const PORT: u16 = 7420;
 
     /// Maximum bytes of an interface's name: the kernel takes 16 with the final zero
@@ -107,7 +107,8 @@ impl EtherAddress {
         &self.interface
     }
 
-    /// Takes an option of a URL. Returns `false` if it is another, or its value is wrong.
+    /// Sets the option `port`, `window` or `via` from a URL. Returns `false`, without a change, if
+    /// the key is unknown or the value invalid.
     pub fn take(&mut self, key: &str, value: &str) -> bool {
         let named = EtherVia::NAMES.into_iter().find(|(name, _)| *name == value);
         match (key, value.parse::<u16>(), named) {
@@ -119,12 +120,12 @@ impl EtherAddress {
         true
     }
 
-    /// Returns the address with that of a card.
+    /// Returns the address with `mac` as the card of the server.
     pub fn at_card(&self, mac: Mac) -> EtherAddress {
         EtherAddress { mac: Some(mac), ..self.clone() }
     }
 
-    /// Returns the options of a URL that differ from the usual ones.
+    /// Returns the options that differ from their defaults, as keys and values of a URL.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, String)> {
         let port = (self.port != EtherAddress::PORT).then(|| ("port", self.port.to_string()));
         let via = self.via.map(|via| ("via", via.name().to_owned()));

@@ -10,13 +10,13 @@ use crate::{Credential, Instant};
 /// failures.
 const ADDRESSES_MAX: usize = 256;
 
-/// Delay of the next credential from an address that has failed too often.
+/// Delay before the next credential is checked from an address that has failed too often.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// The additional delay for each credential of the address that waits already.
+/// Additional delay for each credential of the address that is waiting already.
 const DELAY_STEP: Duration = Duration::from_millis(100);
 
-/// The longest delay.
+/// Longest delay before a credential is checked.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// Failed authentications by address, which are forgotten one after another. An IPv6 address stands
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Removes expired failures.
+    /// Forgets one failure of the address for each period `forget` since `since`.
     fn age(&mut self, now: Instant, forget: Duration) {
         let periods = now.since(self.since).as_nanos() / forget.as_nanos();
         match u32::try_from(periods) {
@@ -66,7 +66,8 @@ impl Failures {
         Failures { of, entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
     }
 
-    /// Returns the time that an address must wait; `None` if it may try now.
+    /// Returns the time until the next failure of an address is forgotten; `None` if the address
+    /// has fewer failures than are tolerated, so that it may try now.
     pub fn wait(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
         let (most, forget) = (self.most, self.forget);
         let place = Failures::place(address);
@@ -91,7 +92,8 @@ impl Failures {
         self.of.delayed().count();
     }
 
-    /// Returns the address or network that stands for an address in the table.
+    /// Returns the key of an address in the table: the address for IPv4, its network of 64 bits for
+    /// IPv6.
     pub fn place(address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
@@ -99,7 +101,7 @@ impl Failures {
         }
     }
 
-    /// Records a failure of an address.
+    /// Counts a failed authentication of an address.
     pub fn add(&mut self, address: IpAddr, now: Instant) {
         self.of.failed().count();
         let (place, most, forget) = (Failures::place(address), self.most, self.forget);

@@ -113,7 +113,7 @@ impl Fence {
         start
     }
 
-    /// Ends a request that had started as of an epoch.
+    /// Counts a request as ended that started as of `epoch`.
     pub fn end(&self, device: usize, epoch: u32) {
         let before = self.of(epoch)[device].fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a request ended that had not started");
@@ -158,8 +158,8 @@ impl Fence {
         Some(state >> 1)
     }
 
-    /// Returns `true` if requests run that started as of this epoch: the current one or the one
-    /// before.
+    /// Returns `true` if requests that started as of this epoch still run. The epoch must be the
+    /// current one or the one before.
     pub fn is_running_as_of(&self, epoch: u32) -> bool {
         self.of(epoch).iter().any(|running| running.load(Ordering::SeqCst) > 0)
     }
@@ -169,7 +169,7 @@ impl Fence {
         self.state.load(Ordering::SeqCst) & SUPERSEDED != 0
     }
 
-    /// Returns `true` if requests of the connection run.
+    /// Returns `true` if requests of the connection have started and not ended, on any device.
     pub fn is_running(&self) -> bool {
         [0, 1].iter().any(|epoch| self.is_running_as_of(*epoch))
     }
@@ -178,7 +178,7 @@ impl Fence {
         self.running.iter().any(|running| running[device].load(Ordering::SeqCst) > 0)
     }
 
-    /// Returns the counters of an epoch, by device.
+    /// Returns the numbers of running requests that started as of an epoch, by device.
     fn of(&self, epoch: u32) -> &[AtomicU32; DEVICES_MAX] {
         &self.running[(epoch & 1) as usize]
     }

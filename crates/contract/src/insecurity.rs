@@ -1,4 +1,4 @@
-//! The reason that a connection over TLS ended, or never began.
+//! The reason that a connection with TLS ended, or never began.
 
 use core::fmt;
 
@@ -11,9 +11,9 @@ pub enum Insecurity {
     Wanted,
     /// The peer closed the connection during the handshake, or reset it.
     BrokenOff,
-    /// The handshake did not end in time.
+    /// The TLS handshake did not end in time.
     Late,
-    /// There were too many handshakes at the same time.
+    /// Too many TLS handshakes ran at the same time.
     Crowd,
     /// The peer offers no version or cipher that this end has.
     NothingInCommon,

@@ -19,7 +19,7 @@ const COARSE_SMALLEST: u32 = 12;
 /// Number of coarse buckets: the last but one ends at 268 ms, and the last has no end.
 pub const COARSE_BUCKETS: usize = 18;
 
-/// The narrow bucket of a latency.
+/// The number of the narrow histogram bucket that contains a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyBucket(u16);
 
@@ -40,7 +40,7 @@ impl LatencyBucket {
     }
 }
 
-/// The coarse bucket of a time.
+/// The number of the coarse histogram bucket that contains a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoarseBucket(u8);
 

@@ -51,7 +51,7 @@ pub enum Wish {
     Register {
         /// The tenant's name.
         name: Box<str>,
-        /// The requested objective; `None` for best effort.
+        /// The requested SLO; `None` for best effort.
         slo: Option<Slo>,
         /// The device that the SLO is about, in the order of configuration.
         device: u8,
@@ -65,7 +65,7 @@ pub enum Wish {
     Change {
         /// The tenant.
         member: Member,
-        /// The new objective; `None` for best effort.
+        /// The new SLO; `None` for best effort.
         slo: Option<Slo>,
     },
     /// Gives up the connection's handle.
@@ -94,9 +94,9 @@ pub struct Answer {
     pub status: Status,
     /// The registered or changed tenant, on success.
     pub member: Option<Member>,
-    /// Tokens per second that the SLO needs.
+    /// Tokens per second that the requested SLO needs.
     pub tokens_needed: u64,
-    /// Tokens per second that were free for the SLO.
+    /// Tokens per second that the device could still promise to the SLO.
     pub tokens_free: u64,
     /// The owner of the strictest latency bound, if the rate did not suffice.
     pub limited_by: LimitedBy,
@@ -179,8 +179,8 @@ pub enum Tell {
         /// The answer.
         answer: Answer,
     },
-    /// Announces that a tenant was unregistered: its handles are no longer valid. The worker ends
-    /// the tenant's epoch.
+    /// Announces that a tenant was removed, so that its handles are invalid. The worker ends the
+    /// tenant's epoch.
     Leave {
         /// The tenant.
         tenant: TenantId,

@@ -78,9 +78,9 @@ pub struct Reading {
 /// All meters of one worker.
 #[derive(Debug)]
 pub struct Meters {
-    /// Meters of tenants, by tenant.
+    /// Meters of tenants; the index is the tenant's number.
     cells: Box<[Meter]>,
-    /// Meters of namespaces, by number less one.
+    /// Meters of namespaces; the index is the namespace's number less one.
     namespaces: Box<[NamespaceMeter]>,
     /// The largest number of a namespace that the worker knows or knew.
     namespaces_end: AtomicU32,
@@ -110,13 +110,13 @@ impl Meters {
         }
     }
 
-    /// Returns a tenant's meter, if the number is below the maximum.
+    /// Returns a tenant's meter; `None` if its number is not below the maximum.
     pub fn get(&self, tenant: TenantId) -> Option<&Meter> {
         self.cells.get(tenant.0 as usize)
     }
 
-    /// Worker: returns a namespace's meter like [`namespace`](Meters::namespace), and includes it
-    /// in readings from now on.
+    /// Worker: returns a namespace's meter like [`namespace`](Meters::namespace), and raises
+    /// [`namespaces_end`](Meters::namespaces_end) so that readers include it.
     pub fn know_namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
         let meter = self.namespace(number)?;
         let end = self.namespaces_end().max(number.0);
@@ -129,17 +129,21 @@ impl Meters {
         self.namespaces_end.load(Ordering::Acquire) as u16
     }
 
-    /// Returns a namespace's meter, if its number is among the first [`NAMESPACES_MAX`].
+    /// Returns a namespace's meter; `None` if its number is zero or above [`NAMESPACES_MAX`].
     pub fn namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
         self.namespaces.get(usize::from(number.0).wrapping_sub(1))
     }
 
-    /// Returns the meter of a device, which is among the first [`DEVICES_MAX`].
+    /// Returns the meter of the device with this number.
+    ///
+    /// # Panics
+    /// Panics if the number is not below [`DEVICES_MAX`].
     pub fn device(&self, number: usize) -> &DeviceMeter {
         &self.devices[number]
     }
 
-    /// Returns the meter of a protocol, which only counts the sampled requests.
+    /// Returns the meter of a protocol, which counts only the sampled requests of the protocol's
+    /// connections.
     pub fn protocol(&self, protocol: Protocol) -> &WorkMeter {
         &self.protocols[protocol as usize]
     }
@@ -232,7 +236,7 @@ impl Meter {
         bump_u64(&self.read_bytes, bytes);
     }
 
-    /// Worker: counts a failed request.
+    /// Worker: counts a request of the tenant that failed with this status.
     pub fn fail(&self, status: Status) {
         bump(&self.failures[usize::from(status.code())], 1);
     }
@@ -243,12 +247,12 @@ impl Meter {
         self.stages.sample(kind, stage, time);
     }
 
-    /// Worker: counts a connection that belongs to the tenant, or got a handle on it.
+    /// Worker: adds one to the connections that belong to the tenant or hold a handle on it.
     pub fn join(&self) {
         bump(&self.connections, 1);
     }
 
-    /// Worker: removes a connection or handle.
+    /// Worker: subtracts one from the connections that belong to the tenant or hold a handle on it.
     pub fn leave(&self) {
         let before = self.connections.load(Ordering::Relaxed);
         assert!(before > 0, "a connection left that had not joined");
@@ -342,8 +346,8 @@ impl Reading {
         sums
     }
 
-    /// Returns the number of successful reads that took at most `latency_us`, interpolated within a
-    /// bucket.
+    /// Returns the number of successful reads that took at most `latency_us` microseconds,
+    /// interpolated within a bucket.
     pub fn reads_within(&self, latency_us: u32) -> f64 {
         let bound = u64::from(latency_us) * 1_000;
         let edges = (0..).map(|n| (fine_edge(n), fine_edge(n + 1)));

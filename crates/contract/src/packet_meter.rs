@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Maximum number of workers whose packets are counted apart.
 const WORKERS_MAX: usize = 64;
 
-/// Number of the counters.
+/// Number of counters that each worker has, as in [`PacketReading`].
 const COUNTERS: usize = 9;
 
 /// The counters of a worker's packets, in total. All but the associations only grow.
@@ -43,7 +43,7 @@ impl PacketReading {
         core::array::from_fn(|n| all.get(n).copied().unwrap_or(self.associations))
     }
 
-    /// Returns the sum over all workers of this process.
+    /// Returns the counters summed over all workers of this process.
     pub fn of_process() -> PacketReading {
         let sum = |n: usize| METERS.iter().map(|meter| meter.0[n].load(Ordering::Relaxed)).sum();
         let [received, sent, resent, malformed, unknown, repeated, no_room, too_many, associations] =
@@ -61,7 +61,7 @@ impl PacketReading {
         }
     }
 
-    /// Sets the counters of a worker, which nobody else sets.
+    /// Worker: stores its totals as the counters of worker `worker`.
     pub fn tell(self, worker: usize) {
         let meter = &METERS[worker % WORKERS_MAX];
         let all = meter.0.iter().zip(self.as_array());
@@ -69,7 +69,7 @@ impl PacketReading {
     }
 }
 
-/// The counters of one worker, apart from those of others in the caches.
+/// The counters of one worker.
 #[repr(align(128))]
 struct PacketMeter([AtomicU64; COUNTERS]);
 

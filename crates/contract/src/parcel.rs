@@ -11,7 +11,7 @@ use crate::{
     Ticket,
 };
 
-/// A connection with all state that continues elsewhere.
+/// A connection in transfer, with all state that its new worker needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
     /// The worker that the connection comes from.
@@ -36,14 +36,15 @@ pub struct Parcel {
     pub place: Option<ParcelPlace>,
     /// The connection's requests, oldest first: those of a stream in their order.
     pub requests: Vec<ParcelRequest>,
-    /// The request whose payload comes next and has no buffer yet.
+    /// The request whose payload comes next and has no buffer yet; `None` if there is no such
+    /// request.
     pub waiting: Option<Request>,
     /// Requests whose payload has not been asked for, oldest first, each with the tenant it is
     /// charged to.
     pub put_off: Vec<(Request, Member)>,
     /// `true` if the arriving payload belongs to a refused request.
     pub discards: bool,
-    /// Bytes that were received after all requests and not parsed.
+    /// Bytes that were received after all of `requests` and are not parsed yet.
     pub unparsed: Vec<u8>,
     /// Time since which the connection is not received from.
     pub paused_at: Instant,
@@ -79,7 +80,7 @@ pub struct ParcelPlace {
     pub is_superseded: bool,
 }
 
-/// A request that no device has received.
+/// A request in transfer, which has not been submitted to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParcelRequest {
     /// The peer's identifier of the request.

@@ -10,7 +10,7 @@ use crate::Slo;
 pub struct Share {
     /// Weight relative to the other tenants, from 1 to [`Share::WEIGHT_MAX`]; 1 by default.
     pub weight: u32,
-    /// Maximum tokens per second, whatever others leave.
+    /// Maximum tokens per second, whatever others leave; `None` for no maximum.
     pub cap_tokens: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Share {
 }
 
 impl Default for Share {
-    /// Returns an equal share without a cap.
+    /// Returns a share of weight 1 without a cap.
     fn default() -> Share {
         Share { weight: 1, cap_tokens: None }
     }
@@ -59,7 +59,7 @@ pub enum Promise<S = Share> {
 }
 
 impl<S> Promise<S> {
-    /// Returns the SLO of a latency-critical tenant.
+    /// Returns the SLO of a latency-critical tenant; `None` for best effort.
     pub fn slo(&self) -> Option<Slo> {
         match self {
             Promise::LatencyCritical(slo) => Some(*slo),
@@ -94,7 +94,8 @@ impl Promise<Option<Share>> {
         }
     }
 
-    /// Returns the full promise, with the `known` share if the promise has none.
+    /// Returns the promise that results from this change of a tenant with share `known`, which a
+    /// change without a share keeps.
     pub fn over(self, known: Share) -> Promise {
         match self {
             Promise::LatencyCritical(slo) => Promise::LatencyCritical(slo),

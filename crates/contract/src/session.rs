@@ -26,9 +26,9 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// No rights.
+    /// The right neither to read nor to write.
     pub const NONE: Rights = Rights { read: false, write: false };
-    /// All rights.
+    /// The rights to read and to write.
     pub const ALL: Rights = Rights { read: true, write: true };
 }
 
@@ -103,10 +103,10 @@ pub struct Expected {
     pub bytes: usize,
 }
 
-/// A request about the connection.
+/// A request of a peer about its connection, its tenant or namespaces rather than about data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Introduces the connection.
+    /// Introduces the client and asks for the settings of the connection.
     Hello(Hello),
     /// Asks for the properties of a namespace by its name or number. The answer is an info.
     Find {
@@ -192,7 +192,7 @@ pub struct Register {
     pub tenant: u16,
     /// The tenant's name; connections that register the same name share the tenant.
     pub name: Box<str>,
-    /// The requested objective; `None` for best effort.
+    /// The requested SLO; `None` for best effort.
     pub slo: Option<Slo>,
 }
 
@@ -201,9 +201,9 @@ pub struct Register {
 pub struct TenantReply {
     /// The tenant's handle on this connection.
     pub tenant: u16,
-    /// Tokens per second that the SLO needs.
+    /// Tokens per second that the requested SLO needs.
     pub tokens_needed: u64,
-    /// Tokens per second that were free for the SLO.
+    /// Tokens per second that the device could still promise to the SLO.
     pub tokens_free: u64,
     /// The handle of the tenant whose latency bound set the insufficient rate; zero for other
     /// reasons.

@@ -22,14 +22,14 @@ impl Removals {
         self.count
     }
 
-    /// Returns the count of all removals after the last removal of this number; 0 if its namespace
-    /// was never removed.
+    /// Returns the count of all removals right after a namespace of this number was last removed; 0
+    /// if none ever was.
     pub fn last_of(&self, number: NamespaceId) -> u64 {
         let index = usize::from(number.0).wrapping_sub(1);
         self.last.get(index).copied().unwrap_or(0)
     }
 
-    /// Counts a removal.
+    /// Counts the removal of the namespace with this number.
     pub fn note(&mut self, number: NamespaceId) {
         self.count += 1;
         let index = usize::from(number.0) - 1;
@@ -46,8 +46,8 @@ impl Removals {
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// Returns the removals from the counts of another process, unless the counts contradict each
-    /// other.
+    /// Returns the removals from the counts of another process: `last` has each removed number with
+    /// the count at that time. Returns `None` if the counts contradict each other.
     pub fn from_parts(count: u64, last: &[(u16, u64)]) -> Option<Removals> {
         let mut removals = Removals { count, last: Vec::new() };
         for (number, after) in last {
@@ -91,8 +91,8 @@ impl Sight {
         Sight { namespace, removals, admitted: removals, follows: false, learned: Vec::new() }
     }
 
-    /// Returns `true` if the peer means the namespace that has the number now. The number became
-    /// free with removal `removed`.
+    /// Returns `true` if the peer means the namespace that has the number now. `removed` is the
+    /// count of all removals when the number last became free.
     #[inline]
     pub fn covers(&self, number: NamespaceId, removed: u64) -> bool {
         removed <= self.removals || self.has_learned(number, removed)

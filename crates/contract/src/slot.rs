@@ -27,7 +27,7 @@ impl Slot {
         Slot { bits }
     }
 
-    /// Returns the place in the table, below the table's capacity.
+    /// Returns the index of the entry in its table, below the table's capacity.
     pub const fn index(self) -> usize {
         self.bits as u16 as usize
     }
@@ -58,7 +58,7 @@ struct Entry<T> {
 }
 
 impl<T> SlotTable<T> {
-    /// Returns an empty table of `capacity` places, at most 65 536.
+    /// Returns an empty table for `capacity` entries, at most 65 536.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity <= 1 << 16, "a slot's index has 16 bits");
         let entries = (0..capacity).map(|_| Entry { generation: 0, value: None }).collect();
@@ -66,7 +66,7 @@ impl<T> SlotTable<T> {
         SlotTable { entries, free }
     }
 
-    /// Inserts `value` into a free place; returns the value if the table is full.
+    /// Inserts `value` and returns its slot. Returns the value as the error if the table is full.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<Slot, T> {
         let Some(index) = self.free.pop() else { return Err(value) };
@@ -90,7 +90,7 @@ impl<T> SlotTable<T> {
         Slot::new(index, entry.generation)
     }
 
-    /// Returns the entry, or `None` if it was removed already.
+    /// Returns the entry of a slot; `None` if the entry was removed already.
     pub fn find(&mut self, slot: Slot) -> Option<&mut T> {
         let entry = self.entries.get_mut(slot.index())?;
         if entry.generation == slot.generation() { entry.value.as_mut() } else { None }
@@ -124,7 +124,7 @@ impl<T> SlotTable<T> {
         self.free.push(slot.bits as u16);
     }
 
-    /// Returns the slot and entry of every occupied place.
+    /// Returns all entries of the table, each with its slot.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let slot = Slot::new(index as u16, entry.generation);

@@ -27,7 +27,8 @@ impl Stage {
 /// A count of times for each coarse bucket of [`CoarseBucket`].
 pub type Coarse<T> = [T; COARSE_BUCKETS];
 
-/// Times of reads and of other requests, by [`Stage`] and coarse bucket.
+/// Counts of sampled requests, first of reads and then of all others, by [`Stage`] and by the
+/// coarse bucket of the time in it.
 pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
 
 /// Histograms of times with one worker as their single writer. The counters wrap.
@@ -50,7 +51,7 @@ impl StageMeter {
     }
 }
 
-/// Returns the difference of two readings.
+/// Returns the counts that were added between the readings `then` and `now`.
 pub(crate) fn since(now: &Staged<u32>, then: &Staged<u32>) -> Staged<u32> {
     let mut since = *now;
     let then = then.as_flattened().as_flattened();

@@ -20,7 +20,7 @@ use std::vec::Vec;
 pub(crate) struct AtomicU32(atomic::AtomicU32);
 
 impl AtomicU32 {
-    /// Returns the atomic's address, which identifies it.
+    /// Returns the atomic's address in memory, which identifies it to [`in_every_order`].
     pub(crate) fn at(&self) -> usize {
         ptr::from_ref(self).addr()
     }

@@ -32,7 +32,7 @@ impl Instant {
 
 impl Add<Duration> for Instant {
     type Output = Instant;
-    /// Saturates at the end of the clock (584 years).
+    /// Returns the instant `rhs` later, at most the end of the clock (584 years after its origin).
     fn add(self, rhs: Duration) -> Instant {
         let nanos = u64::try_from(rhs.as_nanos()).unwrap_or(u64::MAX);
         Instant(self.0.saturating_add(nanos))

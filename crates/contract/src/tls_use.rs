@@ -23,7 +23,8 @@ impl TlsUse {
         &USES[protocol as usize]
     }
 
-    /// Counts a connection that came to a listener where TLS is optional.
+    /// Counts a connection that came to a listener where TLS is optional. `is_secured` is `true` if
+    /// it uses TLS.
     #[cold]
     pub fn chose(&self, is_secured: bool) {
         let counter = if is_secured { &self.secured } else { &self.plain };
@@ -37,13 +38,13 @@ impl TlsUse {
         TlsOpen(self)
     }
 
-    /// Returns the number of open connections over TLS.
+    /// Returns the number of connections over TLS that are open now.
     pub fn opened(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of connections that came to listeners where TLS is optional: over TLS,
-    /// and without it.
+    /// Returns the numbers of connections that came to listeners where TLS is optional: first of
+    /// those over TLS, then of those without it.
     pub fn chosen(&self) -> [u64; 2] {
         [&self.secured, &self.plain].map(|count| count.load(Ordering::Relaxed))
     }

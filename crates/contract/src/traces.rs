@@ -83,7 +83,8 @@ const WORDS: usize = 3 + Seam::ALL.len();
 pub struct Traces {
     /// Sampling interval: every `one_in`th request is traced; zero for none.
     one_in: AtomicU32,
-    /// Number of traces ever put in, and ever taken out: `taken ≤ put ≤ taken + TRACES_MAX`.
+    /// Number of traces ever put into the ring (`put`) and ever taken out (`taken`): `taken ≤ put ≤
+    /// taken + TRACES_MAX`.
     put: AtomicU64,
     taken: AtomicU64,
     dropped: AtomicU32,
@@ -114,7 +115,7 @@ impl Traces {
         self.one_in.load(Ordering::Relaxed)
     }
 
-    /// Worker: puts a trace in, or counts it as dropped if there is no room.
+    /// Worker: puts a trace into the ring, or counts it as dropped if the ring is full.
     pub fn put(&self, trace: &Trace) {
         let put = self.put.load(Ordering::Relaxed);
         if put - self.taken.load(Ordering::Acquire) == TRACES_MAX as u64 {

@@ -62,7 +62,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Returns the address of the Internet protocol, if the peer has one.
+    /// Returns the peer's IP address and port; `None` for a peer at a Unix socket or network card.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Peer::Internet(address) | Peer::Packets(address) => Some(*address),
@@ -122,7 +122,8 @@ pub enum NetEvent {
         peer: Peer,
         /// The listener that accepted the connection; `None` for a dialled connection.
         listener: Option<ListenerId>,
-        /// Messages that others have exchanged before; `None` if there were none.
+        /// The negotiation in the clear that a [`Prelude`](crate::Prelude) ended before the session
+        /// begins; `None` if there was none.
         opening: Option<Box<Opening>>,
     },
     /// Bytes arrived. `buf` is lent: the receiver of the event returns it with [`Streams::give`]
@@ -226,7 +227,7 @@ impl FrameHead {
         FrameHead { is_of_body: true, ..FrameHead::new(&[]) }
     }
 
-    /// Returns `true` if the body of the reply is not sent.
+    /// Returns `true` if only the head of the reply is sent, and not its body.
     #[inline]
     pub fn leaves_body(&self) -> bool {
         self.leaves_body

@@ -12,7 +12,8 @@ use crate::stages::{self, StageMeter, Staged};
 /// Largest number of a namespace. Its form on the wire has 16 bits.
 pub const NAMESPACES_MAX: usize = 65_000;
 
-/// A worker's counters of a part of its requests.
+/// A worker's counters of the requests of one namespace, or of the sampled requests of one
+/// protocol.
 #[derive(Debug, Default, FromZeros)]
 pub struct WorkMeter {
     reads: AtomicU32,
@@ -63,7 +64,7 @@ impl WorkMeter {
             .any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    /// Returns the counters.
+    /// Returns the present values of the counters.
     pub fn read(&self) -> WorkReading {
         let requests = [&self.reads, &self.writes, &self.others];
         let mut reading = WorkReading {
@@ -77,7 +78,7 @@ impl WorkMeter {
 }
 
 impl WorkReading {
-    /// Adds the counters of another meter.
+    /// Adds the counters of `other`, read from another worker's meter.
     pub fn add(&mut self, other: &WorkReading) {
         let add = |to: &mut u32, from: &u32| *to = to.wrapping_add(*from);
         self.requests.iter_mut().zip(&other.requests).for_each(|(to, from)| add(to, from));

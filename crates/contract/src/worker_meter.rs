@@ -74,7 +74,7 @@ impl DeviceError {
 /// A worker's counters of one device.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
-    /// Requests that ended with an error, by [`DeviceError`].
+    /// Requests that ended with an error of the device, by [`DeviceError`].
     errors: [AtomicU32; DeviceError::ALL.len()],
     /// Generated, spent, taxed, donated, borrowed and expired tokens.
     tokens: [AtomicU64; 6],
@@ -86,13 +86,13 @@ pub struct DeviceMeter {
 /// wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
-    /// Requests that ended with an error, by [`DeviceError`].
+    /// Requests that ended with an error of the device, by [`DeviceError`].
     pub errors: [u32; DeviceError::ALL.len()],
     /// The flow of tokens.
     pub tokens: Tokens,
-    /// Requests at the device.
+    /// Requests that are at the device now.
     pub submitted: u32,
-    /// Requests that wait in schedulers.
+    /// Requests that wait in the workers' schedulers of the device now.
     pub queued: u32,
 }
 
