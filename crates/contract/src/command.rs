@@ -124,7 +124,7 @@ pub enum Kind {
 }
 
 impl Command {
-    /// Returns the kind of the command for rights and counters. A compare-and-write is a write.
+    /// Returns the kind of the command: read, write or other. A compare-and-write is a write.
     pub const fn kind(self) -> Kind {
         match self {
             Command::Read(_) | Command::Compare(_) => Kind::Read,

@@ -96,7 +96,8 @@ pub struct Answer {
     pub member: Option<Member>,
     /// Tokens per second that the requested SLO needs.
     pub tokens_needed: u64,
-    /// Tokens per second that the device could still promise to the SLO.
+    /// On success, tokens per second that the device has left beside the SLO; on refusal, those
+    /// that were free for it.
     pub tokens_free: u64,
     /// The owner of the strictest latency bound, if the rate did not suffice.
     pub limited_by: LimitedBy,

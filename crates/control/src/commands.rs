@@ -179,7 +179,7 @@ struct WorkerTable {
     open_to: Option<OpenTo>,
     /// Commands that wait for their reports, oldest first.
     waiting: Vec<Waiting>,
-    /// Number of commands so far.
+    /// Number of commands so far that wait or waited for a report.
     orders: u64,
 }
 
@@ -491,8 +491,8 @@ impl WorkerCommands {
         WorkerLoad { worker, busy: table.busy[worker], connections }
     }
 
-    /// Asks a worker to move `count` connections to another worker. The message is lost if the
-    /// worker's mailbox is full; the next check repeats it if the worker retires.
+    /// Asks the worker `from` to move `count` connections to the worker `to`. The message is lost
+    /// if the worker's mailbox is full; the next check repeats it if the worker retires.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
         let _full = self.senders[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
@@ -562,10 +562,7 @@ impl WorkerCommands {
         self.meters.iter().map(|meters| meters.worker.connections() as usize).sum()
     }
 
-    /// Sends a message to a worker.
-    ///
-    /// # Errors
-    /// Returns the message if the mailbox is full.
+    /// Sends a message to a worker, without another attempt if its mailbox is full.
     pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
         self.senders[to].send(tell)
     }

@@ -29,12 +29,12 @@ pub(crate) enum Verdict {
     Exceeded,
 }
 
-/// The observations of an SLO in one window.
+/// The measured figures of a tenant in one window, by which its SLO is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Observed {
     /// Reads answered.
     pub(crate) reads: u64,
-    /// Reads that took at most the bound.
+    /// Reads whose latency was within the bound, interpolated within a histogram bucket.
     pub(crate) within: f64,
     /// Tokens spent, and tokens promised, per second.
     pub(crate) tokens: f64,

@@ -123,7 +123,8 @@ impl WorkerController {
         self.machine.give_back = Some(give_back);
     }
 
-    /// Sends a message to a worker, with the next [`serve`](WorkerController::serve).
+    /// Queues a message to a worker, which is sent with the next
+    /// [`serve`](WorkerController::serve).
     pub fn order(&mut self, worker: usize, tell: Tell) {
         self.outgoing[worker].push_back(tell);
     }
@@ -146,7 +147,8 @@ impl WorkerController {
         }
     }
 
-    /// Does all due work; returns `true` if there was any.
+    /// Answers the workers' messages and does the periodic work that is due. Returns `true` if
+    /// there was any.
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while let Some(mail) = self.mail.take() {
@@ -254,7 +256,8 @@ fn strain_of(registry: &TenantRegistry) -> f64 {
     registry.tenants.iter().map(|(_, entry)| of(entry)).fold(0.0, f64::max)
 }
 
-/// Returns notices to tenants whose requests waited for tokens for much of the last window.
+/// Returns messages with a notice for each tenant whose requests waited for tokens for at least
+/// [`NOTICE_SHARE`] of the last window, at most one in [`NOTICE_PERIOD`].
 fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
     let mut tells = Vec::new();
     for tenant in registry.tenants.numbers() {

@@ -48,7 +48,7 @@ pub struct TokenFlow {
 /// The activity of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceFlow {
-    /// Successful work on its namespaces since the start.
+    /// Counts of the successful requests to the device's namespaces since the start.
     pub done: Work,
     /// Tokens since the start: the maximum that each sum has ever reached. Requests that move are
     /// repaid, and expired tokens may be a debt, so a sum can fall. Its counter then waits until
@@ -114,7 +114,7 @@ pub struct WorkerWindow {
     pub busy_share: f64,
     /// Share of the window for which the worker's thread waited for a processor, 0 to 1.
     pub waited_share: f64,
-    /// Share of each [`Part`] in the time of the timed turns, from 0 to 1; all zero if nothing was
+    /// Share of each [`Part`] in the time of the timed turns, from 0 to 1; all zero if no turn was
     /// timed.
     pub shares: [f64; Part::ALL.len()],
 }
@@ -241,7 +241,7 @@ impl NamespaceFlow {
         self.done.requests != [0; 3]
     }
 
-    /// Ends a measurement window in which this work was done.
+    /// Ends a measurement window of `seconds`, in which the work `new` was done in the namespace.
     fn end(&mut self, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
@@ -256,7 +256,8 @@ impl NamespaceFlow {
 }
 
 impl DeviceFlow {
-    /// Ends a measurement window in which this work was done on the device's namespaces.
+    /// Ends a measurement window of `seconds`, in which the work `new` was done on the device's
+    /// namespaces.
     fn end(&mut self, reading: &DeviceReading, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
@@ -276,7 +277,8 @@ impl DeviceFlow {
 }
 
 impl TokenFlow {
-    /// Adds new tokens, and returns their rate per second.
+    /// Adds the tokens of a window of `seconds` to the sums, and returns their flow in tokens per
+    /// second.
     fn end(&mut self, new: &Tokens, seconds: f64) -> TokenFlow {
         let Tokens { generated, spent, taxed, donated, borrowed, expired } = *new;
         let [generated, spent, taxed, donated, borrowed, expired] =
@@ -334,7 +336,7 @@ impl WorkerFlow {
         self.gauges = after.gauges;
     }
 
-    /// Ends a measurement window in which this work was done.
+    /// Ends a measurement window of `seconds`, in which the worker did the work `new`.
     fn end_work(&mut self, new: Work, seconds: f64) {
         self.done.add(&new);
         (self.last.iops, self.last.byte_rates) = new.rates(seconds);

@@ -67,7 +67,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Adds the rates of a tenant.
+    /// Adds a tenant's rates of requests, bytes and failures to those of the window.
     pub(crate) fn add_measured(&mut self, measured: &Measured) {
         self.requests += measured.iops;
         self.bytes[0] += measured.read_bytes;
@@ -112,7 +112,7 @@ impl Window {
         }
     }
 
-    /// Adds the reads of a tenant.
+    /// Adds a tenant's reads between two readings to the window's counts by latency.
     pub(crate) fn add_reads(&mut self, between: &Reading) {
         for (n, count) in between.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
             let bucket = n.div_ceil(TOGETHER).min(HEAT_BUCKETS - 1);
@@ -157,7 +157,7 @@ pub(crate) struct History {
     /// The windows of a minute, oldest first, at most [`MINUTES_MAX`].
     minutes: VecDeque<Window>,
     minutes_ended: u64,
-    /// The minute that has begun, and the number of its windows.
+    /// The minute that has begun, and the number of one-second windows that it has so far.
     minute: (Window, u32),
 }
 

@@ -121,7 +121,7 @@ pub enum Refusal {
 /// The message while another process takes over.
 pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
 
-/// Returns a number with blanks between its thousands, as commands print numbers.
+/// Returns a number as text with a blank between groups of three digits, as commands print numbers.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -301,7 +301,7 @@ pub struct TenantInfo {
 }
 
 impl TenantInfo {
-    /// Returns the tenant as a specification has it.
+    /// Returns the tenant in the form in which configurations and the state file have it.
     pub fn spec(&self) -> Tenant {
         Tenant {
             name: self.name.clone(),

@@ -115,7 +115,7 @@ pub(crate) fn mailboxes(workers: usize) -> (Mailboxes, Vec<WorkerMailbox>) {
 }
 
 impl Mailboxes {
-    /// Returns the sending ends of all workers' queues.
+    /// Returns the sending ends of all workers' queues, by worker.
     pub(crate) fn senders(&self) -> Arc<[MailSender]> {
         self.senders.clone()
     }
@@ -134,12 +134,12 @@ impl Mailboxes {
         self.senders[worker].send(tell)
     }
 
-    /// Returns the next message; `None` if there is none.
+    /// Returns the next message of any worker; `None` if there is none now.
     pub(crate) fn take(&self) -> Option<Mail> {
         self.mail.try_recv().ok()
     }
 
-    /// Waits for a message, at most for `limit`.
+    /// Waits for a message of any worker, at most for `limit`.
     pub(crate) fn wait(&self, limit: Duration) -> Waited {
         match self.mail.recv_timeout(limit) {
             Ok(mail) => Waited::Came(mail),

@@ -68,7 +68,7 @@ pub(crate) struct Window {
     started_at: Instant,
     /// The measurements of the last window.
     pub(crate) measured: Measured,
-    /// The sums of the tenant's work since its registration.
+    /// The sums of the tenant's requests, bytes and tokens since its registration.
     pub(crate) totals: TenantTotals,
     /// The last minute of the SLO; `None` without one.
     minute: Option<Box<Minute>>,

@@ -115,8 +115,8 @@ impl TenantRegistry {
         self.tenants.no_tenant(name)
     }
 
-    /// Returns the name of a tenant that is not leaving. With an epoch, only if it is the current
-    /// one.
+    /// Returns the name of a tenant; `None` if it is leaving, or its number is free or not in the
+    /// given `epoch`.
     pub fn name_of(&self, tenant: TenantId, epoch: Option<u32>) -> Option<&str> {
         let entry = match epoch {
             Some(epoch) => self.tenants.current(Member { tenant, epoch }),
@@ -130,7 +130,7 @@ impl TenantRegistry {
         Some(self.tenants.member(self.find(name)?))
     }
 
-    /// Returns the origin of a tenant, if the number is in use.
+    /// Returns the origin of a tenant; `None` if its number is not in use.
     pub fn origin(&self, tenant: TenantId) -> Option<Origin> {
         self.tenants.get(tenant).map(|entry| entry.origin)
     }
@@ -365,7 +365,7 @@ impl TenantRegistry {
         }
     }
 
-    /// Returns all tenants, by number.
+    /// Returns the descriptions of all tenants, leaving ones included, by number.
     pub fn list(&self) -> Vec<TenantInfo> {
         self.tenants.iter().map(|(tenant, entry)| self.info_of(tenant, entry)).collect()
     }

@@ -38,7 +38,7 @@ impl Tenants {
         Tenants { registry: Arc::new(Mutex::new(registry)), clock }
     }
 
-    /// Returns the registry, locked.
+    /// Locks the registry and returns it.
     pub fn registry(&self) -> MutexGuard<'_, TenantRegistry> {
         self.registry.lock().expect("no holder of this lock panics")
     }

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// The numbers of connections at earlier checks, from which the time to return memory follows.
 #[derive(Debug, Default)]
 pub(crate) struct Thrift {
-    /// The largest number since memory was last returned, and the number at the last check.
+    /// The largest number of connections since memory was last returned.
     most: u32,
     last: u32,
     given_at: Option<Instant>,

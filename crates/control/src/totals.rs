@@ -16,7 +16,7 @@ pub struct TenantTotals {
     pub bytes: [u64; 2],
     /// Failed requests by status.
     pub failures: [u64; Status::ALL.len()],
-    /// Successful reads by latency.
+    /// Successful reads by the coarse bucket of their latency.
     pub latency: Coarse<u64>,
     /// Sampled times of reads and of other requests, by [`Stage`].
     pub samples: [[Coarse<u64>; Stage::ALL.len()]; 2],
@@ -71,7 +71,7 @@ impl TenantTotals {
         self.deficits += after.deficits.saturating_sub(before.deficits);
     }
 
-    /// Adds the sums of another tenant.
+    /// Adds the sums of another tenant to these.
     pub(crate) fn add_totals(&mut self, other: &TenantTotals) {
         add_all(&mut self.requests, other.requests);
         add_all(&mut self.bytes, other.bytes);

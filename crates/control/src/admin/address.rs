@@ -26,9 +26,9 @@ pub enum AdminAddress {
 /// The reason that a text is not an address of an admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// The text is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
+    /// The text, which is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
     Form(String),
-    /// The address after `http://` is not loopback, so that other machines could reach it.
+    /// The address after `http://`, which is not loopback, so that other machines could reach it.
     Exposed(SocketAddr),
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper::Method;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The number of changes that were requested and whose answers have not been sent.
+/// The count of requests for changes whose answers have not been sent.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     open: Mutex<usize>,
@@ -68,12 +68,12 @@ impl Answer {
         }
     }
 
-    /// Notes that the request's answer is known.
+    /// Records that the answer to the open request is ready to be sent with the next flush.
     pub(super) fn know(&self) {
         self.is_known.store(true, Ordering::Release);
     }
 
-    /// Notes that the known answer was sent.
+    /// Counts the answer as sent if it was ready, after a flush of the connection.
     fn leave(&self) {
         if self.is_known.swap(false, Ordering::AcqRel) {
             self.close();

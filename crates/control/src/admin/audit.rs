@@ -27,7 +27,7 @@ use super::seat::Seat;
 /// values are omitted.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// Maximum length of a path in bytes; the rest is cut.
+/// Maximum length in bytes of the path in a record; the rest of a longer path is cut.
 const PATH_BYTES_MAX: usize = 512;
 
 /// Maximum number of records per [`PERIOD`] of requests without valid credentials, so that their
@@ -110,7 +110,7 @@ pub struct Record {
     pub after: Option<Value>,
     /// The outcome.
     pub outcome: Outcome,
-    /// The HTTP status.
+    /// The HTTP status of the answer; `None` for a change by other means than HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The error code of the answer; `None` if the request succeeded.
@@ -169,7 +169,7 @@ fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(PATH_BYTES_MAX)].to_owned()
 }
 
-/// A handler's notes on its change, for the record of its request.
+/// A handler's notes on its change, which go into the audit record of its request.
 #[derive(Clone, Default)]
 pub(super) struct Note(Arc<Mutex<Told>>);
 
@@ -188,12 +188,12 @@ struct Told {
 type Late = Box<dyn FnOnce(Option<Code>, Option<Value>, Option<Value>) + Send>;
 
 impl Note {
-    /// Notes the values before the change.
+    /// Notes the values of the changed object before the change, for the audit record.
     pub(super) fn before(&self, what: &impl Serialize) {
         self.told().before = value_of(what);
     }
 
-    /// Notes the values after the change.
+    /// Notes the values of the changed object after the change, for the audit record.
     pub(super) fn after(&self, what: &impl Serialize) {
         self.told().after = value_of(what);
     }
@@ -237,7 +237,7 @@ impl Note {
         late(code, before, after);
     }
 
-    /// Notes the name of the request's token.
+    /// Notes the name of the token that the request presented, for the audit record.
     pub(super) fn token(&self, name: &str) {
         self.told().token = Some(name.to_owned());
     }
@@ -428,7 +428,8 @@ fn outcome_of(status: StatusCode) -> Outcome {
     }
 }
 
-/// Returns the members in which two objects differ; other values unchanged.
+/// Returns the members in which the JSON objects `before` and `after` differ. Values that are not
+/// two objects are returned unchanged.
 fn differing(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
     match (before, after) {
         (Some(Value::Object(mut was)), Some(Value::Object(mut is))) => {

@@ -109,10 +109,8 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Returns a client of the API at `address`.
-    ///
-    /// # Errors
-    /// Fails if the system has no free descriptor.
+    /// Returns a client of the API at `address`, without credentials. It connects with its first
+    /// request.
     pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
         Client::with_pass(address, None)
     }
@@ -179,34 +177,23 @@ impl Client {
         self.call(Method::DELETE, &path_of(T::PATH, name), None::<&()>)
     }
 
-    /// Returns all tenants.
-    ///
-    /// # Errors
-    /// Fails as [`ClientError`] describes.
+    /// Asks the server for its tenants.
     pub fn tenants(&mut self) -> Result<Vec<TenantStatus>, ClientError> {
         Ok(self.tenant_list()?.tenants)
     }
 
-    /// Returns all tenants, with the verdict on the machine.
-    ///
-    /// # Errors
-    /// Fails as [`ClientError`] describes.
+    /// Asks the server for its tenants, with the verdict on a machine whose workers wait for
+    /// processors.
     pub fn tenant_list(&mut self) -> Result<Tenants, ClientError> {
         self.read()
     }
 
-    /// Returns all workers.
-    ///
-    /// # Errors
-    /// Fails as [`ClientError`] describes.
+    /// Asks the server for its workers.
     pub fn workers(&mut self) -> Result<Workers, ClientError> {
         self.read()
     }
 
-    /// Returns the connections of all workers.
-    ///
-    /// # Errors
-    /// Fails if a worker does not answer.
+    /// Asks the server for the connections of all its workers.
     pub fn connections(&mut self) -> Result<Connections, ClientError> {
         self.read()
     }
@@ -342,7 +329,7 @@ impl Client {
 }
 
 impl ClientError {
-    /// Returns the error code, if the server refused the request.
+    /// Returns the error code of the server's refusal; `None` for any other error.
     pub fn code(&self) -> Option<Code> {
         match self {
             ClientError::Refused(problem) => Some(problem.code),
@@ -362,7 +349,7 @@ fn path_of(path: &str, name: &str) -> String {
     }
 }
 
-/// Returns the members of a request, which are numbers and truth values, as a query.
+/// Returns the members of a request as the query of a URL. They must be numbers and truth values.
 fn query_of(request: &impl Serialize) -> Result<String, ClientError> {
     let members = serde_json::to_value(request).map_err(|e| ClientError::Broken(e.to_string()))?;
     let members = members.as_object().into_iter().flatten();
@@ -374,7 +361,7 @@ fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
     ClientError::Unreachable { address: address.clone(), error }
 }
 
-/// A server's answer to a request.
+/// The status, body and warning of a server's answer to a request.
 struct Answer {
     status: StatusCode,
     warning: Option<String>,
@@ -449,7 +436,7 @@ async fn connect(
     }
 }
 
-/// Starts HTTP on a connection.
+/// Begins HTTP/1.1 on a connected stream.
 async fn shake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, ClientError> {

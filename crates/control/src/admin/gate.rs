@@ -141,8 +141,8 @@ impl Guard {
         self.failures.lock().expect("no holder panics").add(address, self.now());
     }
 
-    /// Answers a request without a valid token. Until then the request keeps its connection's
-    /// place, even if its peer does not wait.
+    /// Answers a request without a valid token. Until the answer, the request keeps its place among
+    /// the connections of its address, even if its peer has gone.
     async fn refuse(&self, _request: Request, address: IpAddr, has_guessed: bool) -> Response {
         let wait = self.wait(address).filter(|_| has_guessed);
         if has_guessed {
@@ -210,8 +210,8 @@ pub(super) async fn by_token(
     next.run(request).await
 }
 
-/// Marks a response as the last one of its connection, so that unauthenticated peers hold no
-/// connections.
+/// Marks a response as the last one of its connection, which the server then closes. So
+/// unauthenticated peers hold no connections.
 pub(super) fn last(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
@@ -250,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Returns the refusal of a request with these headers.
+    /// Returns the reason why a request with these headers is refused; `None` if it is admitted.
     fn said(method: Method, headers: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let request = Request::builder().method(method).uri("/");
         let request = headers.iter().fold(request, |request, (name, value)| {

@@ -11,7 +11,7 @@ use super::operation::{AnswerSchema, Meaning, Operation};
 use super::operations::operations;
 use super::problem::Failure;
 
-/// The description of the API.
+/// The description of the API at the beginning of the OpenAPI document.
 const ABOUT: &str = "What a running server has and does: tenants, devices, namespaces, NVMe \
                      subsystems and hosts, listeners, workers and connections, to be shown and \
                      changed; what they did lately; metrics. A name in a path is percent-encoded. \
@@ -23,13 +23,13 @@ const ABOUT: &str = "What a running server has and does: tenants, devices, names
 /// A kind of resource: its path is `/v1/KIND`, and of one of them `/v1/KIND/NAME`.
 struct Kind {
     name: &'static str,
-    /// The description of a name in a path.
+    /// The description of the path parameter that names a resource of this kind.
     named: &'static str,
     /// The status and meaning of the answer if nothing has the name in the path.
     unknown: Meaning,
 }
 
-/// The kinds of resources.
+/// The kinds of resources whose paths may have a name.
 const KINDS: [Kind; 8] = [
     Kind { name: "tenants", named: "The tenant's name", unknown: (404, "") },
     Kind { name: "devices", named: "The device's name", unknown: (422, "There is no such device") },
@@ -57,7 +57,7 @@ const OF_ALL: [Meaning; 4] = [
     (429, "From elsewhere: too many wrong tokens came from this address (`retry-after`)"),
 ];
 
-/// Failures of requests for changes in the layers that every request passes.
+/// Failures of requests for changes in the layers that every request passes before its operation.
 const OF_CHANGES: [Meaning; 3] = [
     (409, "It is in use, or another process is taking over: nothing was changed"),
     (500, "It cannot be kept, so it was not done; or its record in the audit log is owed"),
@@ -165,7 +165,7 @@ fn name_in(path: &str) -> Option<(&str, &Kind)> {
     Some((name, KINDS.iter().find(|known| known.name == kind)?))
 }
 
-/// Returns the parameter for a name in a path.
+/// Returns the OpenAPI description of the path parameter `name`.
 fn parameter_of(name: &str, kind: &Kind) -> Value {
     let schema = match name {
         "number" => json!({ "type": "integer", "minimum": 0, "maximum": usize::MAX }),
@@ -176,7 +176,7 @@ fn parameter_of(name: &str, kind: &Kind) -> Value {
     })
 }
 
-/// Returns the members of a query as parameters.
+/// Returns the members of a query's schema as OpenAPI parameters.
 fn members_of(mut query: Schema) -> Vec<Value> {
     RecursiveTransform(set_maximum).transform(&mut query);
     let query = query.to_value();

@@ -35,7 +35,7 @@ pub(super) struct Api {
 pub(super) struct Call {
     pub(super) api: Api,
     pub(super) note: Note,
-    /// The variable part of the path; without one, the last part.
+    /// The name in the path: the part that varies. In a path without one, its last part.
     pub(super) name: String,
 }
 
@@ -95,9 +95,9 @@ pub(super) struct Operation {
     pub(super) path: &'static str,
     /// Identifier in the OpenAPI document.
     pub(super) id: String,
-    /// Documentation: the effect of the operation.
+    /// Summary in the OpenAPI document: the effect of the operation.
     pub(super) summary: &'static str,
-    /// Documentation: more than the effect.
+    /// Description in the OpenAPI document, beyond the summary; `None` if there is none.
     pub(super) description: Option<&'static str>,
     pub(super) input: fn(&mut SchemaGenerator) -> InputSchema,
     pub(super) success: Meaning,
@@ -143,18 +143,18 @@ impl Operation {
         Operation { success: (status, meaning), ..self }
     }
 
-    /// Adds failures.
+    /// Adds failures of the operation to those that the OpenAPI document lists.
     pub(super) fn fails(mut self, failures: &[Meaning]) -> Operation {
         self.failures.extend(failures);
         self
     }
 
-    /// Adds documentation beyond the summary.
+    /// Sets the description of the operation in the OpenAPI document.
     pub(super) fn describes(self, description: &'static str) -> Operation {
         Operation { description: Some(description), ..self }
     }
 
-    /// Sets the maximum size of the body in bytes.
+    /// Sets the maximum size of the request's body in bytes.
     pub(super) fn takes_bytes(self, max: usize) -> Operation {
         Operation { body_bytes_max: Some(max), ..self }
     }

@@ -80,7 +80,7 @@ pub(super) fn is_one(request: &Request) -> bool {
     is_file && *request.method() == Method::GET
 }
 
-/// Returns the router of the dashboard.
+/// Returns the router that serves the dashboard's files.
 pub(super) fn pages_router() -> Router {
     Router::new()
         .route("/", get(async || Redirect::temporary("/ui/")))
@@ -125,7 +125,7 @@ impl File {
         }
     }
 
-    /// Returns a tag that changes with the file's bytes.
+    /// Returns the entity tag of the file, a digest that changes with its bytes.
     fn tag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.bytes.hash(&mut hasher);

@@ -38,7 +38,7 @@ pub trait ServerParts: Send + Sync {
 /// has changed.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
 pub trait Inventory: Send + Sync {
-    /// Returns `true` if changes persist after a restart of the server.
+    /// Returns `true` if changes of the inventory survive a restart of the server.
     fn keeps_changes(&self) -> bool {
         true
     }
@@ -58,7 +58,7 @@ pub trait Inventory: Send + Sync {
     /// Removes a namespace, which frees its blocks.
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem>;
 
-    /// Opens a device.
+    /// Opens a device, for new namespaces.
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem>;
 
     /// Returns the settings of all devices.
@@ -136,10 +136,12 @@ pub trait Inventory: Send + Sync {
     /// Resumes a listener, which accepts connections again.
     fn resume_listener(&self, listener: &str) -> Result<ListenerStatus, Problem>;
 
-    /// Returns the state of the server as a document.
+    /// Returns the devices, namespaces, tenants, subsystems, hosts, listeners and access rules of
+    /// the server as one document.
     fn state(&self) -> Result<ServerState, Problem>;
 
-    /// Brings the server to the state of a document, as far as possible.
+    /// Changes the server to match a document, as far as possible. Returns the changes, and the
+    /// differences that remain.
     fn import_state(&self, asked: &ImportState) -> Result<Imported, Problem>;
 
     /// Drains the server: it refuses new connections, and ends when all requests in flight have

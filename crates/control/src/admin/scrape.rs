@@ -93,7 +93,7 @@ fn unavailable() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, problem).into_response()
 }
 
-/// The writer of the text, which sends pieces.
+/// A writer of the metrics' text, which sends it in pieces to the answer's body.
 struct Pieces {
     text: String,
     sender: Sender<Bytes>,

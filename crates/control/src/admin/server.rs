@@ -59,7 +59,7 @@ pub enum AdminListener {
     Tls(std::net::TcpListener, Arc<Credentials>),
 }
 
-/// A running API, which goes on when this handle is dropped.
+/// A handle on a running endpoint of the API, which goes on when the handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Running {
     is_held: Arc<watch::Sender<bool>>,
@@ -300,7 +300,7 @@ async fn serve_noted(
     within(LAST_MAX, connection).await;
 }
 
-/// Returns `true` if the future ended in time.
+/// Awaits the future for at most `limit`. Returns `true` if it ended by then.
 async fn within(limit: Duration, future: impl Future) -> bool {
     tokio::time::timeout(limit, future).await.is_ok()
 }

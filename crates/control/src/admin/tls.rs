@@ -126,7 +126,7 @@ impl Pass {
         TlsConnector::from(self.config.clone())
     }
 
-    /// Returns the value of the header `authorization`.
+    /// Returns the value of the HTTP header `authorization` with the client's token.
     pub(super) fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }

@@ -27,7 +27,7 @@ pub(super) enum Right {
     Change,
 }
 
-/// The tokens of a file.
+/// The operators' tokens of one file, as digests with names and rights.
 pub struct Tokens(Vec<Token>);
 
 struct Token {

@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue};
 /// The header of an answer with the warning.
 pub(super) const WARNING: HeaderName = HeaderName::from_static("nearflash-warning");
 
-/// Returns the header and the text of the warning.
+/// Returns the header that warns that the change is not stored.
 pub(super) fn not_kept() -> [(HeaderName, HeaderValue); 1] {
     let text = "this server keeps no changes: when it ends, this change is lost, and with it the \
                 way to data stored through it; start the server with --state FILE";

@@ -11,7 +11,8 @@ use super::watch::{FlowOfWorker, Flows, Stages};
 use crate::info::{grouped, time};
 use crate::standing::Standing;
 
-/// Share of a second in which requests wait for tokens, above which tokens are the cause.
+/// Share of a second in which the tenant's requests wait for tokens, above which the lack of tokens
+/// is the cause.
 const THROTTLED: f64 = 0.05;
 
 /// Busy time of a worker in percent, above which the worker is the bottleneck.
@@ -90,7 +91,7 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Returns the diagnosis.
+    /// Returns the cause of the tenant's latency or rate, with its figures and the next step.
     pub fn diagnose(&self) -> Diagnosis {
         let stages = self.stages.times();
         let (cause, verdict, advice) = self.verdict(&stages);
@@ -107,8 +108,8 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns in words how often the promise was broken, for how long, and the worst latency;
-    /// `None` without a violation.
+    /// Returns in words how often the tenant's promise was broken, for how long, and the worst
+    /// latency; `None` without a violation.
     fn broken(&self) -> Option<String> {
         let is_mine = |violation: &&Violation| violation.tenant == self.tenant.name;
         let mine: Vec<&Violation> = self.violations.iter().filter(is_mine).collect();
@@ -177,7 +178,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// Returns the busiest worker if it has no time left.
+    /// Returns the busiest worker if it is busy for more than [`BUSY_PERCENT`]; `None` otherwise.
     fn busy_worker(&self) -> Option<&FlowOfWorker> {
         let workers = self.flows.workers.iter();
         let busiest = workers.max_by(|a, b| a.busy_percent.total_cmp(&b.busy_percent));
@@ -389,7 +390,8 @@ impl Stages {
         self.edges_us.get(found).or(self.edges_us.last()).copied()
     }
 
-    /// Returns the sum of the times in microseconds. A read counts with the middle of its bucket.
+    /// Returns the sum of a histogram's times in microseconds. A read counts with the middle of its
+    /// bucket.
     fn sum_us(&self, counts: &[u64]) -> f64 {
         let last = self.edges_us.last().copied().unwrap_or(0.0);
         let edges = self.edges_us.iter().copied().chain(std::iter::repeat(2.0 * last));

@@ -22,13 +22,13 @@ pub fn families() -> impl Iterator<Item = &'static Family> {
     of_tenants::FAMILIES.iter().chain(of_server::FAMILIES).chain(of_events::FAMILIES)
 }
 
-/// The prefix of all names.
+/// The prefix of the names of all metrics.
 pub const PREFIX: &str = "nearflash";
 
 /// The default number of tenants that have series of their own.
 pub const TENANTS_DEFAULT: usize = 500;
 
-/// Returns all families as the Markdown table of docs/reference/metrics.md.
+/// Returns the Markdown table of all families that docs/reference/metrics.md contains.
 pub fn table() -> String {
     let mut text = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for family in families() {
@@ -54,7 +54,8 @@ mod tests {
             .unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// Counts the metrics that an expression names. Panics for one that does not exist.
+    /// Counts the metrics that a query expression names. Panics if it names a metric that does not
+    /// exist.
     fn metrics_of(expression: &str) -> usize {
         let known: Vec<String> = families()
             .flat_map(|family| {

@@ -8,7 +8,8 @@ use contract::{End, Happening, Insecurity, PacketReading, Protocol, TlsUse};
 use super::of_server::protocol_word;
 use super::series::{Series, families};
 
-/// Writes the count of each kind of event, with its word as the label's value.
+/// Writes one series for each of the `kinds`: the value of the label, and the event that is
+/// counted.
 fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, Happening); N]) -> fmt::Result {
     kinds.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
 }

@@ -39,12 +39,12 @@ pub(super) fn protocol_word(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Largest number of a namespace that has histograms of its own.
+/// Largest number of a namespace that has its own stage histograms; the others are summed.
 const NAMESPACES_OWN: u16 = 128;
 
 type Written = fmt::Result;
 
-/// Writes series of each namespace that was ever used.
+/// Calls `write` with the number and the work of each namespace that was ever used.
 fn of_namespaces(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
     let mut each = snapshot.namespaces.iter();
     each.try_for_each(|(number, flow)| write(&number.0.to_string(), &flow.done))
@@ -63,13 +63,13 @@ fn stages_of_namespaces(snapshot: &Snapshot, out: &mut Series<'_>) -> Written {
     out.stages(REST, &rest.samples)
 }
 
-/// Writes series of each protocol.
+/// Calls `write` with the name and the work of each protocol.
 fn of_protocols(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
     let mut each = Protocol::ALL.into_iter().zip(&snapshot.by_protocol);
     each.try_for_each(|(protocol, work)| write(protocol_word(protocol), work))
 }
 
-/// Writes series of each device.
+/// Calls `write` with the name, the description and the activity of each device.
 fn of_devices(
     snapshot: &Snapshot,
     mut write: impl FnMut(&str, &DeviceInfo, &DeviceFlow) -> Written,
@@ -77,7 +77,7 @@ fn of_devices(
     snapshot.devices.iter().try_for_each(|(info, flow)| write(&info.name, info, flow))
 }
 
-/// Writes series of each worker.
+/// Calls `write` with the number and the activity of each worker.
 fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> Written) -> Written {
     let numbered = snapshot.workers.iter().enumerate();
     numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))

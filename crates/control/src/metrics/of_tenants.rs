@@ -9,7 +9,7 @@ use super::snapshot::OfTenant;
 use crate::totals::TOKEN;
 use crate::work::Work;
 
-/// The classes of tenants, in the order of arrays by class.
+/// The classes of tenants, in the order of the snapshot's arrays by class.
 const CLASSES: [Class; 3] = [Class::LatencyCritical, Class::BestEffort, Class::Leaving];
 
 fn class_word(class: Class) -> &'static str {
@@ -33,7 +33,7 @@ fn promised(snapshot: &Snapshot) -> impl Iterator<Item = (&OfTenant, Slo)> {
     snapshot.all().filter_map(|tenant| Some((tenant, tenant.slo?)))
 }
 
-/// Returns the work of each class of tenants.
+/// Returns the name of each class of tenants with the work of its tenants.
 fn of_classes(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, &Work)> {
     CLASSES.into_iter().map(class_word).zip(&snapshot.by_class)
 }

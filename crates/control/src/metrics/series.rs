@@ -12,7 +12,7 @@ use crate::totals::seconds_of;
 /// Names of operations, in the order of their counters.
 const OPS: [&str; 3] = ["read", "write", "other"];
 
-/// Number of a stage histogram's buckets that are joined into one.
+/// Number of neighbouring buckets of a stage histogram that are summed into one in the text.
 const JOINED: usize = 2;
 
 fn stage_word(stage: Stage) -> &'static str {
@@ -52,7 +52,7 @@ impl Shape {
     }
 }
 
-/// The metrics of one name.
+/// A family of metrics: all series of one name.
 #[derive(Debug)]
 pub struct Family {
     /// Name without [`PREFIX`](super::PREFIX), and without the format's suffix for counters.

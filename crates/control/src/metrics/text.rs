@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::{PREFIX, Snapshot, families};
 
-/// The content type of the text.
+/// The HTTP content type of the OpenMetrics text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ mod tests {
     use crate::metrics::{Shape, TENANTS_DEFAULT, snapshot::REST};
     use crate::{DeviceSetup, Origin, Switches, TenantRegistry, Tenants};
 
-    /// A device that moves two pages for each page of hosts.
+    /// A device whose background work reads and writes two pages for each page that hosts write.
     #[derive(Debug)]
     struct Collecting;
 

@@ -28,7 +28,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Returns no activity of this many devices and workers.
+    /// Returns the empty activity of a server with this many devices and workers.
     pub(super) fn new(devices: usize, workers: usize) -> Activity {
         Activity {
             classes: Default::default(),
@@ -57,7 +57,7 @@ impl Activity {
         }
     }
 
-    /// Ends a window. `all` has the figures of the tenants.
+    /// Ends a window. `all` has the figures of the tenants in it.
     pub(super) fn end(
         &mut self,
         mut all: history::Window,
@@ -73,7 +73,7 @@ impl Activity {
         self.violations.end_window(self.starvation().is_some(), self.measured_at);
     }
 
-    /// Returns the age of the current window.
+    /// Returns the time since the current measurement window began.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.measured_at)
     }

@@ -58,9 +58,10 @@ struct Before {
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Batch {
-    /// The added and changed tenants, with their state before the batch; `None` for added tenants.
+    /// Name and number of each added or changed tenant, with its state before the batch; `None` for
+    /// added tenants.
     begun: Vec<(String, TenantId, Option<Before>)>,
-    /// The names of the tenants to remove.
+    /// The names of the tenants that the batch removes at its end.
     removals: Vec<String>,
 }
 

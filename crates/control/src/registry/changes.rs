@@ -152,7 +152,8 @@ impl TenantRegistry {
         Ok(())
     }
 
-    /// Makes workers measure a device for readers of [`qos::Shared::delays`], or stops that.
+    /// Makes workers measure the delays at a device, which [`qos::Shared::delays`] returns, if
+    /// `on`; otherwise stops that.
     ///
     /// # Errors
     /// Fails if there is no such device.

@@ -99,7 +99,7 @@ impl DeviceEntry {
         Tokens::from(self.registry.totals()).after(self.made_before)
     }
 
-    /// Returns the description for operators.
+    /// Returns the description of the device for operators.
     pub(super) fn info(&self) -> DeviceInfo {
         let registry = &self.registry;
         DeviceInfo {
@@ -128,7 +128,8 @@ impl DeviceEntry {
         self.chores = Some(chores);
     }
 
-    /// Charges the work that the device has done since the last call.
+    /// Charges the tenants for the work that the device has done of its own accord since the last
+    /// call.
     pub(super) fn charge_chores(&mut self, now: Instant) {
         if let Some(chores) = &self.chores {
             self.registry.taxes().charge(chores.done(), now);

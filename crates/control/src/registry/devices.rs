@@ -38,12 +38,12 @@ impl Devices {
         &self.all[place]
     }
 
-    /// Returns the device at an index, for changes.
+    /// Returns the device at an index, which may be removed, for changes.
     pub(super) fn at_mut(&mut self, place: usize) -> &mut DeviceEntry {
         &mut self.all[place]
     }
 
-    /// Returns the number of device indices, those of removed devices included.
+    /// Returns the number of device indices, including those of removed devices.
     pub(super) fn places(&self) -> usize {
         self.all.len()
     }
@@ -222,7 +222,8 @@ impl Devices {
             .all(|device| device.registry.is_vacant(tenant) || device.registry.remove(tenant, now))
     }
 
-    /// Begins a series of changes: other tenants' rates are updated once, at its end.
+    /// Begins a series of changes of tenants. The rates of the other tenants are updated once, at
+    /// the end of the series.
     pub(super) fn begin_row(&mut self) {
         self.all.iter_mut().for_each(|device| device.registry.begin_row());
     }
@@ -276,7 +277,8 @@ impl Devices {
         self.all[place].is_gone = is_gone;
     }
 
-    /// Returns `true` if the devices were last observed at least [`CORRECTION_NANOS`] ago.
+    /// Returns `true` if at least [`CORRECTION_NANOS`] have passed since the devices were last
+    /// observed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now.since(self.observed_at) >= Duration::from_nanos(CORRECTION_NANOS)
     }

@@ -102,7 +102,8 @@ impl<'a> Supposed<'a> {
         device.suppose(tenant, promise.slo()).map_err(|refusal| self.named(refusal))
     }
 
-    /// Converts a device's refusal to names and tokens. The limiting tenant may be a supposed one.
+    /// Converts a device's refusal to names and tokens. The tenant that limits the rate may be one
+    /// that the supposed changes add.
     fn named(&self, refusal: admission::Refusal) -> Refusal {
         let admission::Refusal::TooMuch(mut shortage) = refusal else {
             return named(&self.registry.tenants, refusal);

@@ -71,7 +71,7 @@ impl WorkerMeters {
         self.of(tenant).all(|meter| meter.epoch() == epoch && meter.in_flight() == 0)
     }
 
-    /// Returns `true` if every worker applies this many namespace changes.
+    /// Returns `true` if every worker applies the first `changes` namespace changes.
     pub(super) fn have_placed(&self, changes: u64) -> bool {
         self.meters.iter().all(|meters| meters.placed() == changes)
     }

@@ -1,4 +1,4 @@
-//! Changes that workers have not yet been told of.
+//! Changes of tenants and namespaces that workers have not yet been told of.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use contract::{Namespace, NamespaceId, Tell, TenantId};
 /// The changes that go to all workers with the controller's next turn.
 #[derive(Debug, Default)]
 pub(super) struct WorkerNews {
-    /// Tenants that were unregistered.
+    /// Tenants that were unregistered and of which workers have not yet been told.
     leaves: Vec<TenantId>,
-    /// Messages about changes of namespaces.
+    /// Messages about changes of namespaces that have not yet been sent to workers.
     places: Vec<Tell>,
-    /// Total number of namespace changes.
+    /// Number of namespace changes since the start, sent or not.
     placed: u64,
 }
 
@@ -32,12 +32,12 @@ impl WorkerNews {
         self.places.push(Tell::Place { change: self.placed, number, namespace, name });
     }
 
-    /// Returns the total number of namespace changes.
+    /// Returns the number of namespace changes since the start, sent or not.
     pub(super) fn placed(&self) -> u64 {
         self.placed
     }
 
-    /// Takes the messages to all workers.
+    /// Takes the messages to send to every worker.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Tell> {
         let leaves = self.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
         leaves.chain(self.places.drain(..))

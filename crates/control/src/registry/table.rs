@@ -29,14 +29,16 @@ pub(crate) struct Entry {
     pub(crate) tokens_needed: u64,
     /// Free text of the operators.
     pub(crate) note: Option<String>,
-    /// The configuration item that names the tenant and so prevents its removal.
+    /// The configuration item that names the tenant and so prevents its removal; `None` if none
+    /// does.
     pub(super) pinned_by: Option<String>,
     pub(crate) window: Window,
     /// Number of answers that named the tenant. Wraps, like the workers' count.
     pub(crate) answers: u32,
-    /// Time of the last notice to the tenant.
+    /// Time of the last notice to the tenant; `None` before the first.
     pub(crate) noticed_at: Option<Instant>,
-    /// Time since which no connection was seen to hold a handle on the tenant.
+    /// Time since which no connection was seen to hold a handle on the tenant; `None` while one
+    /// does.
     pub(crate) alone_since: Option<Instant>,
 }
 
@@ -65,7 +67,7 @@ impl Entry {
 /// The tenants by number and by name. The number of the default tenant is reserved for it.
 #[derive(Debug)]
 pub(crate) struct TenantTable {
-    /// The tenants, by number.
+    /// The tenants; the index is the tenant's number.
     entries: Vec<Option<Entry>>,
     /// The tenants that are not leaving, by name.
     names: BTreeMap<String, TenantId>,
@@ -73,9 +75,9 @@ pub(crate) struct TenantTable {
     free: BTreeSet<TenantId>,
     /// Number of tenants that clients made, by the clients' tenant.
     made: HashMap<TenantId, usize>,
-    /// Number of times that a number was freed, by number.
+    /// Number of times that each tenant number was freed; the index is the number.
     epochs: Vec<u32>,
-    /// Sums of the earlier tenants of a number, by number.
+    /// Sums of the earlier tenants of each number; the index is the number.
     departed: Vec<Option<Box<TenantTotals>>>,
 }
 
@@ -102,12 +104,12 @@ impl TenantTable {
         (0..self.entries.len() as u32).map(TenantId)
     }
 
-    /// Returns the tenant of a number, if there is one.
+    /// Returns the tenant of a number; `None` if the number is not in use.
     pub(crate) fn get(&self, tenant: TenantId) -> Option<&Entry> {
         self.entries.get(tenant.0 as usize)?.as_ref()
     }
 
-    /// Returns the tenant of a number, for changes, if there is one.
+    /// Returns the tenant of a number, for changes; `None` if the number is not in use.
     pub(crate) fn get_mut(&mut self, tenant: TenantId) -> Option<&mut Entry> {
         self.entries.get_mut(tenant.0 as usize)?.as_mut()
     }
@@ -168,7 +170,7 @@ impl TenantTable {
         self.epochs[tenant.0 as usize].wrapping_add(1)
     }
 
-    /// Returns a member's tenant, if it is still in the table and not leaving.
+    /// Returns a member's tenant; `None` if it is leaving, or its number has another epoch.
     pub(crate) fn current(&self, member: Member) -> Option<&Entry> {
         let is_it = self.epochs.get(member.tenant.0 as usize) == Some(&member.epoch);
         self.get(member.tenant).filter(|entry| is_it && entry.is_active())

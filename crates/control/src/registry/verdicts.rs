@@ -6,7 +6,7 @@ use super::table::TenantTable;
 use crate::info::{Refusal, Verdict, Ways};
 use crate::totals::TOKEN;
 
-/// Converts units to tokens, rounded up.
+/// Converts units (hundredths of a token) to tokens, rounded up.
 pub(super) fn tokens_up(units: u64) -> u64 {
     units.div_ceil(TOKEN)
 }

@@ -1,4 +1,4 @@
-//! The time for which workers waited for processors, between readings.
+//! The time for which workers waited for processors, between two readings of their meters.
 
 use std::sync::Arc;
 use std::time::Duration;

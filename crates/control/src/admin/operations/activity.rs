@@ -17,13 +17,14 @@ use crate::admin::problem::{Code, Problem};
 use crate::admin::watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows};
 use crate::traces::chrome;
 
-/// Maximum duration of a trace in seconds: a request takes at most ten.
+/// Maximum duration of a trace in seconds. A request to the API, which waits for the trace, may
+/// take ten.
 pub(crate) const TRACE_SECONDS_MAX: f64 = 5.0;
 
 /// Maximum number of requests in a trace.
 const TRACES_MAX: usize = 20_000;
 
-/// Period at which the rings of traces are emptied.
+/// Period at which the workers' rings of traces are emptied during a trace.
 const PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) fn flows(call: &Call, (): ()) -> Result<Flows, Problem> {

@@ -67,7 +67,8 @@ fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
     counts
 }
 
-/// Converts change number `n` of a batch to the registry's form.
+/// Converts change number `n` of a batch, counted from zero, to the registry's form. The number is
+/// for the message of an error.
 fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
     let name = match &change {
         ChangeTenant::Add(one) => one.name.clone(),

@@ -15,7 +15,8 @@ use crate::history;
 use crate::info::TenantInfo;
 use crate::{Standing, tail_share, views};
 
-/// Maximum number of tenants that are read under one lock of the registry.
+/// Maximum number of tenants that are copied from the registry under one lock, so that it is locked
+/// briefly.
 const CHUNK: usize = 128;
 
 /// Number of tenants that are listed if the request gives no limit, and the maximum of the limit.

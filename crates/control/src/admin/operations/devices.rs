@@ -60,7 +60,7 @@ pub(super) fn cancel_recalibration(call: &Call, (): ()) -> Result<(), Problem> {
     call.recalibrator()?.cancel(&call.name)
 }
 
-/// Returns the current devices as the API's type.
+/// Returns the state of all devices in the form of the API.
 fn shown_devices(api: &Api) -> Vec<DeviceStatus> {
     let now = api.tenants.now();
     // One lock, so that both lists describe the same moment.

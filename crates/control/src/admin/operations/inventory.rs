@@ -48,7 +48,7 @@ pub(super) fn settings(inventory: &Port, name: &str) -> Result<Option<DeviceSett
     Ok(inventory.device_settings().into_iter().find(|device| device.name == name))
 }
 
-/// Returns a subsystem without its connected controllers.
+/// Returns a subsystem for the audit log: as configured, without its connected controllers.
 pub(super) fn configured(inventory: &Port, nqn: &str) -> Result<SubsystemStatus, Problem> {
     inventory.subsystem(nqn).map(without_controllers)
 }

@@ -472,20 +472,20 @@ fn of_state() -> [Operation; 2] {
     ]
 }
 
-/// The beginnings of the paths whose changes may decide where data lies.
+/// The beginnings of the paths below which changes may decide where data lies on devices.
 const PLACES: [&str; 3] = ["/v1/namespaces", "/v1/devices", "/v1/state"];
 
-/// Returns the row of a GET.
+/// Returns the table row of the GET of a document.
 fn get<T: Document>(id: &str, summary: &'static str) -> Operation {
     Operation::new(Method::GET, T::PATH, id, summary)
 }
 
-/// Returns the row of a DELETE without a query.
+/// Returns the table row of the DELETE of a resource, without a query.
 fn delete<T: Document>(id: &str, summary: &'static str) -> Operation {
     Operation::new(Method::DELETE, T::PATH, id, summary).answers(204, "")
 }
 
-/// Returns the row of a request with a body or a query.
+/// Returns the table row of a request with a body or, for DELETE, a query.
 fn send<R: Request>(id: &str, summary: &'static str) -> Operation {
     Operation::new(R::METHOD, R::PATH, id, summary)
 }
@@ -498,7 +498,7 @@ fn of_inventory(row: Operation) -> Operation {
     row.fails(&[(501, "")])
 }
 
-/// Returns the row of a GET that lists all objects of one kind in the inventory.
+/// Returns the table row of the GET that lists all objects of one kind in the inventory.
 fn list<T: Document + 'static>(
     id: &str,
     summary: &'static str,
@@ -507,7 +507,7 @@ fn list<T: Document + 'static>(
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?))
 }
 
-/// Returns the row of a GET of one object of the inventory, by the name in the path.
+/// Returns the table row of the GET of one object of the inventory, by the name in the path.
 fn one<T: Document + 'static>(
     id: &str,
     summary: &'static str,
@@ -516,7 +516,7 @@ fn one<T: Document + 'static>(
     of_inventory(get::<T>(id, summary)).by(move |call, ()| ask(&*call.inventory()?, &call.name))
 }
 
-/// Returns the row of an addition to the inventory.
+/// Returns the table row of a request that adds an object to the inventory.
 fn add<R: Request>(
     id: &str,
     summary: &'static str,
@@ -529,8 +529,8 @@ fn add<R: Request>(
         .by(move |call, Body(body)| call.make(|inventory, _| add(inventory, &body)))
 }
 
-/// Returns the rows of a PUT that keeps omitted members, and of the PATCH that changes the same
-/// members.
+/// Returns the table rows of a PUT that keeps omitted members, and of the PATCH that changes the
+/// same members.
 fn put_and_patch<R: Request>(
     id: &str,
     summary: &'static str,

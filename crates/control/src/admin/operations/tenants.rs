@@ -139,8 +139,8 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
     }
 }
 
-/// Returns the promise, the note and the device of the call's tenant; `None` if there is no such
-/// tenant.
+/// Returns the promise, the note and the device of the tenant that the call's path names; `None` if
+/// there is no such tenant.
 fn promise_of(call: &Call) -> Option<TenantPatch> {
     let shown = TenantStatus::from(call.api.tenants.get(&call.name)?);
     let (share, device) = (Some(shown.share), Some(shown.device));

@@ -85,16 +85,13 @@ pub(super) fn move_connection(
     Ok(HasMoved { id, worker, pause_us })
 }
 
-/// Returns the number of the call's worker.
-///
-/// # Errors
-/// Fails if the path has no number.
+/// Returns the number of the worker that the call's path names.
 fn number_of(call: &Call) -> Result<usize, Problem> {
     let bad = || format!("{:?} is no number of a worker", call.name);
     call.name.parse().map_err(|_| Problem::new(Code::Invalid, bad()))
 }
 
-/// Returns the current workers as the API's type.
+/// Returns the state of all workers in the form of the API.
 fn shown_workers(api: &Api) -> Vec<Worker> {
     let (_, flows, _) = api.tenants.registry().activity().flows();
     let waited = |number: usize| flows.get(number).map_or(0.0, |flow| flow.last.waited_share);
@@ -117,7 +114,8 @@ fn name(worker: usize, conn: ConnId) -> String {
     format!("{worker}:{}.{}", conn.index, conn.generation)
 }
 
-/// Parses the identifier of a connection in a path.
+/// Parses the identifier of a connection in a path, such as `0:17.3`, into the number of its worker
+/// and its identifier there.
 fn named(id: &str) -> Result<(usize, ConnId), Problem> {
     parse(id).ok_or_else(|| {
         let message = format!("{id:?} is no name of a connection, such as 0:17.3");
