@@ -36,7 +36,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Takes an option about certificates. Returns `false` if the key is none of theirs.
+    /// Sets an option about certificates from a URL. Returns `false` if `key` is no such option.
     pub(crate) fn take(&mut self, key: &str, value: &str) -> bool {
         let field = match key {
             "ca" => &mut self.authorities,
@@ -86,7 +86,8 @@ impl ServerEndpoint {
         matches!(self, ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_))
     }
 
-    /// Takes an option of the address. Returns `false` if it is another, or its value is wrong.
+    /// Sets an option of the endpoint from a URL. Returns `false` if `key` is no option of such an
+    /// endpoint, or the value is invalid.
     fn take(&mut self, key: &str, value: &str) -> bool {
         match self {
             ServerEndpoint::Ethernet(at) => at.take(key, value),

@@ -23,7 +23,7 @@ pub struct Durability {
     span: AtomicU64,
 }
 
-/// The epoch, and the changes that no flush covers.
+/// The storage epoch of a volume's server, and which changes no flush covers yet.
 #[derive(Debug, Default)]
 struct Ledger {
     /// The storage epoch of the server; zero until it is known.
@@ -82,7 +82,8 @@ impl Durability {
         ledger.is_lost |= epoch != 0 && epoch != ledger.epoch;
     }
 
-    /// Returns the span that ends with a flush sent now.
+    /// Begins a new span of changes, since a flush is sent now. Returns the number of the span that
+    /// ends.
     pub(crate) fn begin_flush(&self) -> u64 {
         self.span.fetch_add(1, Ordering::Relaxed)
     }

@@ -23,7 +23,7 @@ impl Random {
         Random { state: [split(), split(), split(), split()] }
     }
 
-    /// Returns 64 random bits.
+    /// Returns the next 64 pseudo-random bits.
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let out = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
@@ -49,7 +49,8 @@ impl Random {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Returns a waiting time of the exponential distribution with this mean.
+    /// Returns a waiting time of the exponential distribution with the mean `mean`, in the same
+    /// unit.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // `1 - unit` lies in (0, 1], so the logarithm is finite.
         -mean * (1.0 - self.unit()).ln()

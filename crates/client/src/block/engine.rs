@@ -20,7 +20,7 @@ pub struct Arrival {
     pub need: Need,
 }
 
-/// The next need of a request.
+/// The thing that a request needs next: memory for its data, or service.
 #[derive(Debug)]
 pub enum Need {
     /// Memory for the data of a write, by [`Driver::ask`].
@@ -43,7 +43,8 @@ pub trait Driver {
     /// [`poll`](Driver::poll) frees.
     fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>);
 
-    /// Returns `true` once the device was stopped and nothing of this queue is left.
+    /// Returns `true` once the device was stopped and the operating system waits for none of this
+    /// queue's commands.
     fn has_ended(&self) -> bool;
 
     /// Returns the first error number with which the operating system refused a command; `None` if
@@ -54,7 +55,8 @@ pub trait Driver {
 /// An event of a queue beside the ends of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The queue has a connection. What it had in flight on an earlier one has ended.
+    /// The queue has a connection. The requests that it had in flight on an earlier connection have
+    /// ended.
     Connected,
     /// The queue has lost its connection, or could not make one.
     Lost(Loss),
@@ -65,8 +67,8 @@ pub enum News {
 /// The pause before a request is made again that the server could not serve for the moment.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The sizes of a queue's buffers beside one of 4 KiB for each request. What is never used is not
-/// resident. Requests wait for buffers in the order in which they came.
+/// The sizes of a queue's buffers beside one of 4 KiB for each request. Buffers that are never used
+/// take no physical memory. Requests wait for buffers in the order in which they came.
 const LARGER: [SizeClass; 2] =
     [SizeClass { bytes: 64 << 10, count: 32 }, SizeClass { bytes: 1 << 20, count: 8 }];
 
@@ -105,11 +107,12 @@ pub struct Engine<T, Q> {
     pool: BufPool,
     /// The requests, by their tags.
     held: Vec<Option<Held>>,
-    /// The tags of requests at the initiator, by the indices of their tickets.
+    /// The tags of the requests at the initiator, by the index of the request's ticket.
     tags: Vec<u16>,
     /// Requests that wait for a buffer, oldest first.
     waiting: VecDeque<u16>,
-    /// Requests to make again, with the time for it, earliest first.
+    /// Tags and buffers of requests to send to the server again, with the time for it, earliest
+    /// first.
     again: VecDeque<(Instant, u16, Option<Buf>)>,
     news: Vec<News>,
     arrivals: Vec<Arrival>,
@@ -200,7 +203,8 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Gives buffers to requests that wait for them.
+    /// Gives free buffers to the requests that wait for one. Reads then start, and the data of
+    /// writes is asked for.
     fn supply(&mut self, now: Instant) {
         while let Some(&tag) = self.waiting.front() {
             let held = self.held[usize::from(tag)].expect("what waits is held");
@@ -252,7 +256,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Makes the requests again whose time has come.
+    /// Sends the requests to the server again whose pause is over.
     fn repeat(&mut self, now: Instant) {
         while self.again.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, tag, buf) = self.again.pop_front().expect("it was just seen");

@@ -11,7 +11,7 @@ use contract::{BLOCK_BYTES, Command, Instant, NamespaceInfo, REQUEST_BYTES_MAX, 
 
 pub use engine::{Arrival, Driver, Engine, Need, News, Terms, classes};
 
-/// The most blocks that one discard or write of zeroes covers: 1 GiB.
+/// Maximum number of blocks in one discard or write of zeroes: 1 GiB.
 pub const RANGE_BLOCKS_MAX: u32 = 1 << 21;
 
 /// The operation of a block device's request.
@@ -79,11 +79,7 @@ impl BlockRequest {
         }
     }
 
-    /// Returns the request as a command.
-    ///
-    /// # Errors
-    /// [`BlockError::Invalid`] for no sectors, or for more than one request can have;
-    /// [`BlockError::ReadOnly`] for a change of a device that is `read_only`.
+    /// Returns the request as a command for the server.
     pub fn command(self, read_only: bool) -> Result<Command, BlockError> {
         let range = Range::new(self.sector, self.sectors);
         let fua = self.is_durable;

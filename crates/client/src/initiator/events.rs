@@ -166,7 +166,7 @@ impl<T: Dial> Initiator<T> {
         self.body_came(link, bytes.len(), end);
     }
 
-    /// Counts `bytes` more bytes in the buffer of the read whose data is arriving.
+    /// Counts `bytes` more received bytes of the read whose data is arriving on the link.
     fn body_came(&mut self, link: usize, bytes: usize, end: Option<Status>) {
         let arriving = &mut self.links[link].arriving;
         let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
@@ -231,7 +231,8 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Ends the request. The request leaves the tables as soon as its buffer is back.
+    /// Ends the request in `slot` with `status`. It leaves the tables as soon as its buffer is
+    /// back.
     fn finish(&mut self, slot: Slot, status: Status) {
         if let Some(link) = self.requests.finish(slot, status) {
             self.leave_if_drained(link);

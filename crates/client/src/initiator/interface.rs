@@ -47,7 +47,8 @@ impl Op {
     }
 }
 
-/// A rejected request: the maximum number of requests is in flight.
+/// The error of [`Initiator::submit`](crate::Initiator::submit), with the request: the maximum
+/// number of requests is in flight.
 #[derive(Debug)]
 pub struct QueueFull(pub Op);
 
@@ -111,12 +112,13 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns `true` unless the dial itself had failed.
+    /// Returns `false` if the network reported that the dial failed, and `true` for every other
+    /// loss.
     pub const fn reached(self) -> bool {
         !matches!(self, Loss::Network(CloseReason::Unreachable(_)))
     }
 
-    /// Returns the system's error number, if there is one.
+    /// Returns the operating system's error number; `None` if the loss has another reason.
     pub const fn errno(self) -> Option<i32> {
         match self {
             Loss::Network(CloseReason::Reset(errno) | CloseReason::Unreachable(errno)) => {
@@ -144,7 +146,8 @@ const ENOKEY: i32 = 126;
 const EKEYREJECTED: i32 = 129;
 const EPROTONOSUPPORT: i32 = 93;
 
-/// Returns advice for a TLS connection that could not be opened.
+/// Returns advice for a TLS connection that could not be opened; `None` if there is none for this
+/// reason.
 const fn advice(why: Insecurity) -> Option<&'static str> {
     match why {
         // Not where a handshake was broken off: whoever is on the way can do that.

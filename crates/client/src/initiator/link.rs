@@ -26,7 +26,7 @@ pub(super) enum LinkState {
 }
 
 impl LinkState {
-    /// Returns the transport's identifier of the connection, if there is one.
+    /// Returns the transport's identifier of the connection; `None` in a pause between connections.
     pub(super) fn conn(self) -> Option<ConnId> {
         match self {
             LinkState::Resting { .. } => None,
@@ -38,7 +38,7 @@ impl LinkState {
     }
 }
 
-/// A link to the server, over successive connections.
+/// One of the initiator's connections to the server, over successive connections of the transport.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: LinkState,

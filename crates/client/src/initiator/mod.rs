@@ -38,12 +38,13 @@ pub struct Initiator<T> {
     options: Options,
     links: Vec<Link>,
     requests: Requests,
-    /// The generation and the link of each connection, by the transport's index of the connection.
+    /// The generation and the link of each connection, by the transport's index of the connection;
+    /// `None` for a free index.
     names: Vec<Option<(u32, usize)>>,
     events: Vec<NetEvent>,
     /// Links whose next bytes may be data of a read, to be received into the read's buffer.
     fillable: Vec<usize>,
-    /// The link at which the search for the least loaded link begins.
+    /// The index of the link at which the next search for the least loaded link begins.
     rotor: usize,
     /// Time at which [`Initiator::tend`] is due: not after any link's deadline.
     alarm: Option<Instant>,

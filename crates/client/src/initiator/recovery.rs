@@ -30,7 +30,8 @@ impl<T: Dial> Initiator<T> {
         self.alarm = (0..self.links.len()).filter_map(|link| self.deadline(link)).min();
     }
 
-    /// Returns the time at which the link needs attention without an event of the network.
+    /// Returns the time at which the link needs attention without an event of the network; `None`
+    /// for never.
     fn deadline(&self, link: usize) -> Option<Instant> {
         if self.closed {
             return None;

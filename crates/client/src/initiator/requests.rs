@@ -193,7 +193,7 @@ impl Requests {
         !self.refused.is_empty()
     }
 
-    /// Returns the work of a request in flight: its command and buffer, or its control message.
+    /// Returns the content of a request in flight: its command and buffer, or its control message.
     pub(super) fn work(&mut self, slot: Slot) -> &mut Work {
         &mut self.flights.get(slot).work
     }
@@ -230,7 +230,7 @@ impl Requests {
         }
     }
 
-    /// Returns the first link that may have something to send.
+    /// Returns the first link that may have something to send; `None` if there is none.
     pub(super) fn first_eager(&self) -> Option<usize> {
         self.eager.front().copied()
     }
@@ -241,7 +241,7 @@ impl Requests {
         self.queues[link].eager = false;
     }
 
-    /// Takes the next request that waits to be sent on a link.
+    /// Takes the next request that waits to be sent on a link; `None` if none waits.
     pub(super) fn pop_ready(&mut self, link: usize) -> Option<Slot> {
         self.queues[link].ready.pop_front()
     }
@@ -377,7 +377,8 @@ impl Requests {
         flight.sent.then_some(flight.link)
     }
 
-    /// Notes a change of data, if the server has acknowledged one.
+    /// Notes in the volume's [`Durability`] that the server has acknowledged a change of data, if
+    /// it has.
     fn note_change(&mut self, slot: Slot, status: Status) {
         let flight = self.flights.get(slot);
         let is_open = flight.work.place().is_some_and(|(command, _)| is_open_change(command));
@@ -559,7 +560,7 @@ fn tag_of(slot: Slot) -> Tag {
     u64::from(slot.to_bits()) + 1
 }
 
-/// Returns the slot of a tag, if the tag can be one of this initiator.
+/// Returns the slot of a tag; `None` if this initiator can have made no such tag.
 fn slot_of(tag: Tag) -> Option<Slot> {
     u32::try_from(tag.checked_sub(1)?).ok().map(Slot::from_bits)
 }

@@ -94,8 +94,8 @@ pub struct Generator<P> {
     /// turns.
     free: VecDeque<usize>,
     probe_at: Option<Instant>,
-    /// The oldest generation that a read may find in each of its units, for each request in flight
-    /// by its index.
+    /// For each request in flight, by its index: the oldest generation of contents that the read
+    /// may find in each of its units, as [`Verifier::begin_read`] records it.
     oldest: Vec<u32>,
     measured_from: Instant,
     until: Instant,
@@ -109,7 +109,7 @@ pub struct Generator<P> {
 struct Chooser {
     random: Random,
     places: Places,
-    /// Hundredths of a write that are due in an even mix; below 100 after each choice.
+    /// Writes that are due in an even mix, in hundredths of a write; below 100 after each choice.
     writes_owed: u32,
 }
 
@@ -271,7 +271,7 @@ impl<P: Path> Generator<P> {
         self.arrivals.as_ref().map_or(0, |arrivals| arrivals.overdue(self.until))
     }
 
-    /// Adds the measurements since the last call to `sum`.
+    /// Adds the counts and latencies measured since the last call to `sum`.
     pub fn report(&mut self, sum: &mut Tally) {
         sum.add(&self.tally);
         self.tally.reset();
@@ -282,7 +282,7 @@ impl<P: Path> Generator<P> {
         &self.failures
     }
 
-    /// Returns the path.
+    /// Returns the path on which the generator sends its requests.
     pub fn path(&mut self) -> &mut P {
         &mut self.path
     }

@@ -15,7 +15,7 @@ pub struct Ended {
     pub index: usize,
     /// The status of the request.
     pub status: Status,
-    /// The request's buffer.
+    /// The request's buffer, with a read's data on success; `None` if it had none.
     pub buf: Option<Buf>,
 }
 

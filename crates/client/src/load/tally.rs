@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 /// Maximum recorded latency: an hour, in nanoseconds. Longer latencies count as this one.
 const LATENCY_NANOS_MAX: u64 = 3_600_000_000_000;
 
-/// The measurements of one kind of request.
+/// The count and the latencies of one kind of request.
 #[derive(Clone, Debug)]
 pub struct Side {
     /// Number of requests that succeeded within the measured time.
@@ -56,7 +56,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Returns empty measurements.
+    /// Returns measurements without any request.
     pub fn new() -> Self {
         let (read, write, probe) = (Side::new(), Side::new(), Side::new());
         Tally { read, write, probe, errors: 0, verify_failures: 0 }

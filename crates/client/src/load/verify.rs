@@ -74,7 +74,7 @@ pub struct Failure {
 /// The contents found in a sector where they are not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Zeroes, though generation `settled` was acknowledged.
+    /// Zeroes, though the write with generation `settled` was acknowledged.
     Zeroes {
         /// The oldest allowed generation.
         settled: u32,
@@ -111,7 +111,7 @@ pub enum Found {
         /// The newest allowed generation.
         newest: u32,
     },
-    /// Data of an earlier run, though generation `settled` was acknowledged.
+    /// Data of an earlier run, though the write with generation `settled` was acknowledged.
     EarlierRun {
         /// The oldest allowed generation.
         settled: u32,

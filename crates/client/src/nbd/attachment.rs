@@ -68,7 +68,7 @@ enum Phase {
     Falling { why: NbdLoss },
 }
 
-/// A connection, and the requests in flight on it.
+/// One connection to the export, and the requests in flight on it.
 #[derive(Debug)]
 struct Line {
     /// The transport's identifier of the connection, while there is one.
@@ -112,7 +112,7 @@ pub struct Attachment<T> {
 }
 
 impl<T: Dial> Attachment<T> {
-    /// Returns an attachment over `transport`, which dials in its first turn.
+    /// Returns an attachment over `transport`. It opens its connections in its first turn.
     pub fn new(transport: T, options: AttachmentOptions) -> Self {
         let line = |_| Line {
             conn: None,
@@ -135,12 +135,13 @@ impl<T: Dial> Attachment<T> {
         }
     }
 
-    /// Returns the number of frames that the transport of such an attachment must have room for.
+    /// Returns the number of frames that the transport of an attachment with these options must
+    /// have room for.
     pub fn frames_max(options: &AttachmentOptions) -> usize {
         options.connections * (options.queue_depth + SETUP_FRAMES)
     }
 
-    /// Takes the next report: an event other than the end of a request.
+    /// Takes the next event other than the end of a request; `None` if there is none now.
     pub fn next_report(&mut self) -> Option<NbdReport> {
         self.reports.drain(..self.reports.len().min(1)).next()
     }
@@ -268,7 +269,7 @@ impl<T: Dial> Attachment<T> {
         self.done.push(Ended { index, status, buf: flight.buf });
     }
 
-    /// Gives all connections up.
+    /// Closes all connections for the reason `why`.
     fn fall(&mut self, why: NbdLoss) {
         if !matches!(self.phase, Phase::Falling { .. }) {
             self.phase = Phase::Falling { why };

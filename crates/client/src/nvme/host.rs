@@ -53,7 +53,8 @@ pub struct Host<T> {
     phase: HostPhase,
     /// The line of the admin queue, then the lines of the I/O queues in order.
     lines: Vec<QueueConnection>,
-    /// The generation and the line of each connection, by the transport's index of the connection.
+    /// The generation and the line of each connection, by the transport's index of the connection;
+    /// `None` for a free index.
     names: Vec<Option<(u32, usize)>>,
     /// Time at which the server last sent anything.
     heard: Instant,
@@ -114,13 +115,14 @@ impl<T: Dial> Host<T> {
         Host { direct_min: bytes, ..self }
     }
 
-    /// Returns the number of frames that the transport of such a host must have room for.
+    /// Returns the number of frames that the transport of a host with these options must have room
+    /// for.
     pub fn frames_max(options: &HostOptions) -> usize {
         let requests = options.queues * usize::from(options.queue_depth);
         requests * REQUEST_FRAMES + (options.queues + 1) * SETUP_FRAMES
     }
 
-    /// Takes the next report: an event other than the end of a request.
+    /// Takes the next event other than the end of a request; `None` if there is none now.
     pub fn next_report(&mut self) -> Option<HostReport> {
         self.reports.drain(..self.reports.len().min(1)).next()
     }
@@ -201,7 +203,7 @@ impl<T: Dial> Host<T> {
         self.lines[line].queue = queue;
     }
 
-    /// Sends the messages that a queue sends by itself.
+    /// Sends the messages of a queue that are not requests, such as those that set it up.
     fn speak(&mut self, now: Instant, line: usize) {
         let QueueConnection { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
         for head in queue.speech() {
@@ -360,7 +362,7 @@ impl<T: Dial> Host<T> {
         (line - 1) * usize::from(self.options.queue_depth) + usize::from(cid)
     }
 
-    /// Gives up the controller and its connections.
+    /// Gives up the controller for the reason `why`, and closes its connections.
     fn fall(&mut self, why: HostLoss) {
         if !matches!(self.phase, HostPhase::Falling { .. }) {
             self.phase = HostPhase::Falling { why };

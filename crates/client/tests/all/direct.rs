@@ -25,7 +25,7 @@ const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
 /// Requests in flight on a lane.
 const DEPTH: u16 = 8;
 
-/// A connection of the network.
+/// A connection of the test's network, as bytes under way in both directions.
 struct Line {
     conn: ConnId,
     is_open: bool,
@@ -295,10 +295,10 @@ impl Speech {
     }
 }
 
-/// A server: takes the client's bytes, returns the answer.
+/// A server as a function from the client's bytes to its answer.
 type Server = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 
-/// The path of a request, its network and its servers.
+/// The client under test, its network and its servers.
 struct World {
     speech: Speech,
     wire: Rc<RefCell<Wire>>,
@@ -430,7 +430,7 @@ impl World {
         ends
     }
 
-    /// Returns the line of the last lane.
+    /// Returns the index of the connection of the last lane.
     fn last(&self) -> usize {
         self.wire.borrow().lines.len() - 1
     }

@@ -583,7 +583,8 @@ fn version_one_serves_reads_and_writes() {
     assert_eq!(world.ends(), [(Command::Flush, Status::Unsupported)]);
 }
 
-/// Has the server of `conn` answer everything with `Ok`, and returns how the requests ended.
+/// Makes the server of `conn` answer all requests with `Ok`, and returns the commands and statuses
+/// of the requests that ended.
 fn answer_all(world: &mut World, conn: contract::ConnId) -> Vec<(Command, Status)> {
     world.turn();
     for seen in world.seen(conn) {
@@ -593,7 +594,8 @@ fn answer_all(world: &mut World, conn: contract::ConnId) -> Vec<(Command, Status
     world.ends()
 }
 
-/// Returns how a flush ends after `command`, where the server comes back with another epoch.
+/// Returns the status of a flush after `command`, before which the server comes back with another
+/// storage epoch.
 fn flush_after(command: Command) -> Status {
     let mut world = World::new(options());
     world.storage_epoch = 7;

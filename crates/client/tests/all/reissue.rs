@@ -55,7 +55,8 @@ fn take_ends(world: &mut World, stories: &mut HashMap<u64, Story>) {
     }
 }
 
-/// Returns the number of repeated requests and the number of requests that were given up.
+/// Runs one seed. Returns the number of repeated requests and the number of requests that were
+/// given up.
 fn run(seed: u64) -> (u32, u32) {
     let mut random = Random::new(seed);
     let options = Options { client: 7, in_flight_max: 16, reissues_max: 255, ..Options::default() };

@@ -277,7 +277,7 @@ impl World {
     }
 }
 
-/// Returns a new buffer.
+/// Returns a new buffer of `bytes` zero bytes.
 pub(crate) fn buffer(bytes: usize) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
