@@ -27,13 +27,22 @@ fn make(medium: &mut Medium, files: Option<u32>) -> Result<Shape, String> {
     let pages = medium.pages();
     let mut shape = Shape::of(uuid, pages, pages);
     if let Some(files) = files {
-        shape.inodes = files.saturating_add(INODES_RESERVED).next_multiple_of(32);
+        shape.inodes = inodes(files)?;
     }
     // Each folder and each symbolic link takes a page at least.
     shape.pool_pages = shape.pool_pages.max(shape.inodes / 2);
     contigfs::create(medium, &shape, now(), (0, 0)).map_err(|error| error.to_string())?;
     medium.flush().map_err(|status| format!("the volume fails ({status})"))?;
     Ok(shape)
+}
+
+/// Returns the number of inodes for so many files: a page of the table has 32.
+fn inodes(files: u32) -> Result<u32, String> {
+    const MOST: u32 = u32::MAX - 31 - INODES_RESERVED;
+    match files {
+        ..=MOST => Ok((files + INODES_RESERVED).next_multiple_of(32)),
+        _ => Err(format!("--files {files}: there can be at most {MOST}; choose a smaller number")),
+    }
 }
 
 /// Returns the time of day.
@@ -60,5 +69,19 @@ pub(crate) fn check(spec: &Spec, print: &dyn Fn(&str)) -> Result<(), String> {
     match checked.faults.count {
         0 => Ok(()),
         _ => Err("the file system contradicts itself; restore the volume from a copy".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_files_beyond_all_tables_is_refused() {
+        assert_eq!((inodes(0), inodes(31), inodes(32)), (Ok(32), Ok(32), Ok(64)));
+        assert_eq!(inodes(u32::MAX - 32), Ok(u32::MAX - 31));
+        for files in [u32::MAX - 31, u32::MAX] {
+            assert!(inodes(files).unwrap_err().contains("4294967263"));
+        }
     }
 }

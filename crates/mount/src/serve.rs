@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 
 use contigfs::{FileSystem, Settings};
 use contract::BufPool;
@@ -113,6 +114,8 @@ fn serve(
     {
         tracing::warn!("{error}");
     }
+    // Whatever fails from here on to the mount leaves nothing mounted.
+    let is_mounted = heed_signals(folder.to_owned())?;
     let file = io::fuse::mount(&name(args), folder, args.read_only);
     let file = file.map_err(|error| error.to_string())?;
     let channel = Channel::open(file, &ring, channel(), DEPTH);
@@ -122,9 +125,11 @@ fn serve(
     {
         tracing::warn!("the kernel reads ahead less than it could: {error}");
     }
-    heed_signals(folder.to_owned())?;
+    // The thread that heeds signals waits for this, and ends with the process only.
+    let _ = is_mounted.send(());
     print(&format!("ready: {}", folder.display()));
     run(&ring, &clock, SpinPolicy { spin: args.spin() }, |at| engine.turn(at, now()));
+    let has_flushed = engine.has_flushed();
     let (channel, device, fs) = engine.into_parts();
     drop(device);
     volume.close();
@@ -133,16 +138,26 @@ fn serve(
         None if fs.is_read_only() && !args.read_only => {
             Err("the volume has failed to write: see the log, and check the file system".to_owned())
         }
+        None if !has_flushed => Err(
+            "the volume has failed at the last flush: what was not synced before may be lost; see \
+             the log, and check the file system"
+                .to_owned(),
+        ),
         None => Ok(()),
     }
 }
 
 /// Takes the file system off when a signal asks for the end, while the thread of the caller serves
-/// it. A second signal ends the process.
-fn heed_signals(folder: PathBuf) -> Result<(), String> {
+/// it. A second signal ends the process. Signals wait until the returned sender tells that the file
+/// system is mounted.
+fn heed_signals(folder: PathBuf) -> Result<Sender<()>, String> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| format!("cannot wait for signals: {error}"))?;
+    let (sender, mounted) = std::sync::mpsc::channel();
     let heed = move || {
+        if mounted.recv().is_err() {
+            return;
+        }
         let mut asked = 0;
         for _ in signals.forever() {
             asked += 1;
@@ -164,7 +179,7 @@ fn heed_signals(folder: PathBuf) -> Result<(), String> {
         }
     };
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed);
-    thread.map(drop).map_err(|error| format!("cannot start a thread for signals: {error}"))
+    thread.map(|_| sender).map_err(|error| format!("cannot start a thread for signals: {error}"))
 }
 
 /// Takes a file system off, and waits until its process has closed the volume.

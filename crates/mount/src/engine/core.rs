@@ -32,6 +32,8 @@ pub(super) struct Waits {
     pub(super) again: Vec<(Until, Pending)>,
     /// Requests that may go on, since others of their file have ended.
     pub(super) admitted: VecDeque<Pending>,
+    /// Requests that cannot go on, and why.
+    pub(super) refused: Vec<(Pending, Errno)>,
     /// `true` if something has happened that may end a wait.
     pub(super) has_news: bool,
 }

@@ -344,13 +344,21 @@ impl Data {
             }
             Ok(Placed::Again(until)) => core.waits.again.push((until, Pending::Write(slot))),
             Ok(Placed::Move(order)) => core.ask_move(order, Pending::Write(slot)),
-            Err(why) => {
-                let job = self.writes.remove(slot);
-                job.buf.into_iter().for_each(|buf| core.pool.give(buf));
-                core.refuse(job.unique, why);
-            }
+            Err(why) => self.refuse_write(core, slot, why),
         }
         core.gates.leave(ino, &mut core.waits.admitted);
+    }
+
+    /// Refuses a write that has no place.
+    pub(super) fn refuse_write<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        slot: Slot,
+        why: Errno,
+    ) {
+        let job = self.writes.remove(slot);
+        job.buf.into_iter().for_each(|buf| core.pool.give(buf));
+        core.refuse(job.unique, why);
     }
 
     /// Prepares the next command of a write, and reads the pages that it changes in part.

@@ -100,10 +100,15 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         let upkeep_at = match self.upkeep.stage {
             Stage::Serving => self.upkeep.wake_at(),
             Stage::Closing | Stage::Flushing => Some(now),
-            Stage::Closed => return None,
+            Stage::Closed { .. } => return None,
         };
         let wake_at = [self.core.disk.wake_at(), upkeep_at].into_iter().flatten().min();
         Some(Turn { progressed, wake_at })
+    }
+
+    /// Returns `true` if the volume has carried out the flush that ends the service.
+    pub(crate) fn has_flushed(&self) -> bool {
+        self.upkeep.stage == Stage::Closed { is_durable: true }
     }
 
     /// Returns what the engine was made of, once it has closed.
@@ -318,6 +323,9 @@ impl<K: Kernel, D: Device> Engine<K, D> {
     fn resume(&mut self) {
         while self.core.waits.has_news || !self.core.waits.admitted.is_empty() {
             self.core.waits.has_news = false;
+            for (pending, why) in std::mem::take(&mut self.core.waits.refused) {
+                self.refuse(pending, why);
+            }
             while let Some(pending) = self.core.waits.admitted.pop_front() {
                 self.go_on(pending, true);
             }
@@ -326,6 +334,19 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             let is_due = |(until, _): &mut (Until, Pending)| fs.outcome(*until).is_some();
             let due: Vec<_> = self.core.waits.again.extract_if(.., is_due).collect();
             due.into_iter().for_each(|(_, pending)| self.go_on(pending, false));
+        }
+    }
+
+    /// Refuses a request that has waited outside of the gate of its file.
+    fn refuse(&mut self, pending: Pending, why: Errno) {
+        match pending {
+            Pending::Request(message) => {
+                let request = parse(&message, 0).expect("it was parsed before");
+                self.core.refuse(request.unique, why);
+            }
+            Pending::Fsync { unique, .. } => self.core.refuse(unique, why),
+            Pending::Write(slot) => self.data.refuse_write(&mut self.core, slot, why),
+            Pending::Read(_) | Pending::Move => unreachable!("neither asks for a move"),
         }
     }
 

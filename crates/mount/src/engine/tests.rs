@@ -67,8 +67,18 @@ struct Slow {
     waiting: Vec<Submission>,
     ready: Vec<Submission>,
     chance: u64,
+    faults: Rc<RefCell<Faults>>,
+}
+
+/// The faults of a device.
+#[derive(Default)]
+struct Faults {
     /// `true` if writes fail.
-    fails: Rc<RefCell<bool>>,
+    writes: bool,
+    /// `true` if flushes fail.
+    flushes: bool,
+    /// A page that cannot be read.
+    unreadable: Option<u64>,
 }
 
 impl Slow {
@@ -81,14 +91,22 @@ impl Slow {
             range.lba / per_page
         });
         let mut status = Status::Ok;
+        let faults = self.faults.borrow();
         match command {
+            Command::Read(range)
+                if faults.unreadable.is_some_and(|page| {
+                    (first..first + u64::from(range.blocks) / per_page).contains(&page)
+                }) =>
+            {
+                status = Status::MediaError;
+            }
             Command::Read(range) => {
                 let into = buf.as_mut().unwrap().prefix_mut(range.bytes());
                 for (page, part) in (first..).zip(into.chunks_mut(PAGE_BYTES)) {
                     self.memory.read(page, part);
                 }
             }
-            Command::Write { .. } | Command::Commit { .. } if *self.fails.borrow() => {
+            Command::Write { .. } | Command::Commit { .. } if faults.writes => {
                 status = Status::MediaError;
             }
             Command::Write { range, .. } => {
@@ -110,6 +128,7 @@ impl Slow {
                 let pages = u64::from(range.blocks) / per_page;
                 Pages::discard(&mut self.memory, first, pages).unwrap();
             }
+            Command::Flush if faults.flushes => status = Status::MediaError,
             Command::Flush => {}
             other => panic!("a file system does not ask for {other:?}"),
         }
@@ -224,7 +243,7 @@ struct Rig {
     messages: Rc<RefCell<VecDeque<Vec<u8>>>>,
     replies: Replies,
     ended: Rc<RefCell<bool>>,
-    fails: Rc<RefCell<bool>>,
+    faults: Rc<RefCell<Faults>>,
     unique: u64,
     now: Instant,
 }
@@ -244,10 +263,10 @@ impl Rig {
         let fs = contigfs::mount(&mut memory, &settings).unwrap();
         let list = List::default();
         let (messages, replies) = (list.messages.clone(), list.replies.clone());
-        let (ended, fails) = (list.ended.clone(), Rc::default());
+        let (ended, faults) = (list.ended.clone(), Rc::<RefCell<Faults>>::default());
         let (waiting, ready) = (Vec::new(), Vec::new());
         let slow =
-            Slow { memory: memory.clone(), waiting, ready, chance: 1, fails: Rc::clone(&fails) };
+            Slow { memory: memory.clone(), waiting, ready, chance: 1, faults: faults.clone() };
         let make = |(n, class): (usize, &SizeClass)| {
             let bytes = class.bytes;
             (0..class.count)
@@ -260,7 +279,7 @@ impl Rig {
         let pool = BufPool::new(BUFFERS.iter().enumerate().flat_map(make));
         let engine = Engine::new(list, slow, fs, pool);
         let (unique, now) = (0, Instant::ZERO);
-        Rig { memory, engine, messages, replies, ended, fails, unique, now }
+        Rig { memory, engine, messages, replies, ended, faults, unique, now }
     }
 
     fn turn(&mut self) -> Option<Turn> {
@@ -459,14 +478,51 @@ fn a_volume_that_fails_is_not_written_any_more() {
     let node = rig.create("file");
     rig.write(node, 0, &[7; 100]).unwrap();
     rig.fsync(node);
-    *rig.fails.borrow_mut() = true;
+    rig.faults.borrow_mut().writes = true;
     assert_eq!(rig.write(node, 0, &[8; 100]), Err(5));
     rig.call(10, 1, b"file\0").unwrap_err();
-    *rig.fails.borrow_mut() = false;
+    rig.faults.borrow_mut().writes = false;
     assert_eq!(rig.write(node, 0, &[8; 100]), Err(30), "the commit has failed");
     let mut rig = Rig::mount(rig.memory.clone());
     let node = rig.lookup("file").unwrap();
     assert_eq!(rig.read(node, 0, 4096), [7; 100]);
+}
+
+#[test]
+fn a_file_that_cannot_be_copied_to_a_larger_place_refuses_to_grow() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; PAGE_BYTES]).unwrap();
+    let neighbours: Vec<u64> = (0..4).map(|n| rig.create(&format!("neighbour-{n}"))).collect();
+    let is_ours = |(page, image): (&u64, &Image)| (image[..] == [7; PAGE_BYTES]).then_some(*page);
+    let lost = rig.memory.pages.borrow().iter().find_map(is_ours);
+    rig.faults.borrow_mut().unreadable = lost;
+    let place = 4 << 20;
+    assert_eq!(rig.write(node, place, &[8; PAGE_BYTES]), Err(5));
+    let mut body = [0; 88];
+    body[0] = 8;
+    body[16..24].copy_from_slice(&(place + 1).to_ne_bytes());
+    assert_eq!(rig.call(4, node, &body).map(|_| ()), Err(5), "a request that is no write");
+    assert_eq!(rig.size(node), PAGE_BYTES as u64);
+    rig.faults.borrow_mut().unreadable = None;
+    rig.write(node, place, &[8; PAGE_BYTES]).unwrap();
+    assert_eq!(rig.read(node, 0, 4096), [7; PAGE_BYTES]);
+    [node].iter().chain(&neighbours).for_each(|node| rig.release(*node));
+    rig.unmount();
+}
+
+#[test]
+fn a_last_flush_that_fails_is_told() {
+    for fails in [false, true] {
+        let mut rig = Rig::new();
+        let node = rig.create("file");
+        rig.write(node, 0, &[7; 100]).unwrap();
+        rig.release(node);
+        rig.faults.borrow_mut().flushes = fails;
+        *rig.ended.borrow_mut() = true;
+        while rig.turn().is_some() {}
+        assert_eq!(rig.engine.has_flushed(), !fails);
+    }
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use contigfs::{Chore, Move, Until, Work};
+use contigfs::{Chore, Errno, Move, Until, Work};
 use contract::{Buf, COMMIT_PAGE_BYTES, Command, Device, Instant, REQUEST_BYTES_MAX, Status};
 
 use super::core::Core;
 use super::task::{Deed, PAGE_BYTES, Pending, Task, pages};
+use super::translate::failed;
 use crate::gates::Pass;
 use crate::kernel::Kernel;
 use crate::medium::fill_commit;
@@ -25,7 +26,7 @@ struct Moving {
     copied: u64,
     /// The request that waits for the move.
     waiting: Pending,
-    is_good: bool,
+    failed: Option<Errno>,
 }
 
 /// The stage of a mounted file system.
@@ -38,8 +39,8 @@ pub(super) enum Stage {
     Closing,
     /// The last flush is at the device.
     Flushing,
-    /// All is done.
-    Closed,
+    /// All is done; `is_durable` unless the last flush has failed.
+    Closed { is_durable: bool },
 }
 
 /// The work under way.
@@ -133,14 +134,20 @@ impl Upkeep {
             (Deed::Zero(chore), Some(buf)) if is_good => return self.zero(core, &chore, buf),
             (Deed::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
             (task, buf) => {
-                self.note_end(core, task, is_good);
+                self.note_end(core, task, status);
                 buf
             }
         };
         buf.into_iter().for_each(|buf| core.pool.give(buf));
     }
 
-    fn note_end<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, task: Deed, is_good: bool) {
+    fn note_end<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        task: Deed,
+        status: Status,
+    ) {
+        let is_good = status.is_ok();
         match task {
             Deed::Commit(number) => core.fs.commit_ended(number, is_good),
             Deed::Discard(number) => {
@@ -160,8 +167,8 @@ impl Upkeep {
                 core.has_written = true;
                 core.fs.chore_ended(number, is_good);
             }
-            Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, is_good),
-            Deed::Last => self.stage = Stage::Closed,
+            Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, status),
+            Deed::Last => self.stage = Stage::Closed { is_durable: is_good },
         }
     }
 
@@ -182,7 +189,7 @@ impl Upkeep {
         order: Move,
         waiting: Pending,
     ) {
-        self.moves.push_back(Moving { order, copied: 0, waiting, is_good: true });
+        self.moves.push_back(Moving { order, copied: 0, waiting, failed: None });
         if self.moves.len() == 1 {
             self.begin_move(core);
         }
@@ -221,17 +228,23 @@ impl Upkeep {
         &mut self,
         core: &mut Core<K, D>,
         task: &Deed,
-        is_good: bool,
+        status: Status,
     ) {
         let moving = self.moves.front_mut().expect("a move is under way");
-        moving.is_good &= is_good;
-        if moving.is_good && !matches!(task, Deed::Move) {
+        if !status.is_ok() {
+            moving.failed = Some(failed(status));
+        }
+        if moving.failed.is_none() && !matches!(task, Deed::Move) {
             return self.copy_next(core);
         }
         let moving = self.moves.pop_front().expect("it was just seen");
-        core.fs.moved(moving.order.ino, moving.is_good);
+        core.fs.moved(moving.order.ino, moving.failed.is_none());
         core.gates.leave(moving.order.ino, &mut core.waits.admitted);
-        core.waits.again.push((Until::Now, moving.waiting));
+        match moving.failed {
+            None => core.waits.again.push((Until::Now, moving.waiting)),
+            // Another try would fail the same way, and write the copy once more.
+            Some(why) => core.waits.refused.push((moving.waiting, why)),
+        }
         self.begin_move(core);
     }
 
