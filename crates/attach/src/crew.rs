@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 use crate::kernel::KernelQueue;
 use crate::survey::{Server, told};
 
-/// A message of a thread.
+/// A message to the main thread from a queue's thread or from the thread of signals.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// The queue has a connection. What it had in flight on an earlier one has ended.
@@ -36,7 +36,7 @@ pub(crate) enum Told {
     Asked,
 }
 
-/// The plan of a device's queues.
+/// The queues of a device: their number and sizes, and the server that they connect to.
 #[derive(Clone)]
 pub(crate) struct Plan {
     /// Number of queues.
@@ -62,9 +62,9 @@ pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of
 pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
     messages: Receiver<Told>,
-    /// Queues that have had a connection, by number.
+    /// For each queue, `true` once it has had a connection.
     connected: Vec<bool>,
-    /// Queues that serve.
+    /// Number of queues whose threads have not ended.
     open: usize,
 }
 
@@ -113,8 +113,8 @@ impl Crew {
         Ok(Crew { threads, messages, connected, open: usize::from(plan.queues) })
     }
 
-    /// Waits until every queue has had a connection, for at most this time. Returns `true` if they
-    /// have.
+    /// Waits for at most `limit` until every queue has had a connection. Returns `false` if the
+    /// time has passed before.
     ///
     /// # Errors
     /// Says which queue has failed.

@@ -295,8 +295,8 @@ fn plan(
     }
 }
 
-/// Starts the threads of a device, and opens its file. Before that, guards the process's memory:
-/// the process must not wait for memory that the kernel frees by writing to this device.
+/// Starts the threads of a device, and opens its file. Before that, guards the process's memory,
+/// since the process must not wait for memory that the kernel frees by writing to this device.
 fn crew(plan: &Plan, device: u32) -> Result<(Crew, Arc<File>), String> {
     if let Err(error) = guard_memory() {
         tracing::warn!("a shortage of memory may stop the device: {error}");

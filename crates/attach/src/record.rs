@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 /// The folder of the records.
 pub(crate) const FOLDER: &str = "/run/nearflash-attach";
 
-/// The time that a process which was killed has to end, before it counts as one that serves.
+/// The time that a killed process has to end. A process that holds the right for longer counts as
+/// serving the device.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The pause between two attempts to take the right to serve a device.
@@ -58,7 +59,7 @@ pub(crate) struct Volume {
     pub(crate) namespace: Option<u16>,
     /// The tenant; empty for the server's choice.
     pub(crate) tenant: String,
-    /// The file with the token, if there is one.
+    /// The file with the token; `None` for no token.
     pub(crate) token_file: Option<PathBuf>,
     /// `true` if payloads have checksums.
     pub(crate) checksums: bool,
@@ -72,7 +73,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Returns `true` if both are one volume of one server, for one tenant.
+    /// Returns `true` if the addresses, namespaces and tenants of both volumes are equal.
     pub(crate) fn is_same(&self, other: &Volume) -> bool {
         let key = |volume: &Volume| (volume.url.clone(), volume.namespace, volume.tenant.clone());
         key(self) == key(other)
@@ -163,7 +164,7 @@ fn place(folder: &Path, device: u32) -> PathBuf {
     folder.join(format!("{device}.json"))
 }
 
-/// The right to serve a device, which one process has until it ends.
+/// The exclusive right to serve a device, which one process at a time holds until it ends.
 #[derive(Debug)]
 pub(crate) struct Right {
     _file: File,

@@ -59,7 +59,8 @@ impl Server {
         Ok(Server { endpoint: endpoint(&address.place)?, tls: tls.transpose()?, options })
     }
 
-    /// Returns the server for a successor of a client that knew this storage epoch.
+    /// Returns the server for a successor of a client that knew this storage epoch, so that a loss
+    /// of changes meanwhile is reported. `None` if the client knew none.
     #[must_use]
     pub(crate) fn after(mut self, storage_epoch: Option<u32>) -> Server {
         self.options.durability =
@@ -67,7 +68,7 @@ impl Server {
         self
     }
 
-    /// Returns what all connections to the server know of the durability of changes.
+    /// Returns the record, shared by all connections to the server, of which changes are durable.
     pub(crate) fn durability(&self) -> &Durability {
         &self.options.durability
     }
@@ -100,10 +101,7 @@ impl Server {
         Ok(Initiator::new(sockets, options))
     }
 
-    /// Asks for the properties of a namespace.
-    ///
-    /// # Errors
-    /// Says why the server has not answered.
+    /// Connects to the server and asks for the properties of a namespace; `None` for its default.
     pub(crate) fn survey(&self, namespace: Option<u16>) -> Result<NamespaceInfo, String> {
         let ring = Ring::new().map_err(|e| e.to_string())?;
         let mut initiator = self.initiator(&ring, 4, identity())?;
@@ -149,7 +147,7 @@ pub(crate) fn identity() -> u128 {
     top & !0xffff | 1 << 127
 }
 
-/// Returns random bits. Each hasher has random keys: the only chance in the standard library.
+/// Returns 64 random bits, from the random keys of the standard library's hashers.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

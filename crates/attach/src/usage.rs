@@ -9,11 +9,11 @@ use io::ublk::Hold;
 
 use crate::daemon::path;
 
-/// Number of checks for a process that has the device open. Some processes open a new device for a
-/// moment.
+/// Maximum number of checks for a process that has the device open, since some processes open a new
+/// device only for a moment.
 const LOOKS: u32 = 10;
 
-/// The pause between two looks.
+/// The pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes the exclusive hold on an unused device.

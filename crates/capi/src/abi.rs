@@ -6,7 +6,7 @@ use nearflash::Info;
 
 /// Flag of [`Options`]: use the namespace [`Options::nsid`] and not the server's default.
 pub const NF_NAMESPACE: u32 = 1;
-/// Flag of [`Options`]: checksums of payloads on the network.
+/// Flag of [`Options`]: payloads have checksums on the network.
 pub const NF_CHECKSUMS: u32 = 2;
 
 /// Code of [`Op`]: read.
@@ -43,7 +43,7 @@ pub struct Options {
     pub connections: u32,
     /// Maximum number of requests in flight.
     pub in_flight_max: u32,
-    /// Time in nanoseconds that requests wait for an unreachable server.
+    /// Time in nanoseconds for which requests wait for an unreachable server.
     pub outage_ns: i64,
     /// Time in nanoseconds for which a wait polls before it sleeps; negative for none.
     pub spin_ns: i64,
@@ -71,7 +71,7 @@ pub struct Op {
     pub offset: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// The payload, or room for what is read.
+    /// The payload of a write, or room for the data of a read.
     pub data: *mut c_void,
     /// The caller's name for the request.
     pub tag: u64,
@@ -162,7 +162,8 @@ impl From<Slo> for nearflash::Slo {
 pub struct Promise {
     /// Tokens per second that the SLO needs.
     pub tokens_needed: u64,
-    /// Tokens per second that the device has left.
+    /// On success, tokens per second that the device has left beside the SLO; on refusal, those
+    /// that were free for it.
     pub tokens_free: u64,
 }
 

@@ -63,10 +63,7 @@ fn blocks_of(bytes: u64) -> Result<u64, Failure> {
     Ok(bytes / BLOCK_BYTES)
 }
 
-/// Returns the `bytes` bytes at a pointer of the caller; fails for a null pointer.
-///
-/// # Safety
-/// The pointer is null, or leads to so many bytes that nobody changes during `'a`.
+/// Returns the `bytes` bytes of the caller's memory at `data`; fails for a null pointer.
 unsafe fn bytes_of<'a>(data: *const c_void, bytes: usize) -> Result<&'a [u8], Failure> {
     // SAFETY: the caller promised it.
     unsafe { borrow(data.cast::<u8>()).map(|first| slice::from_raw_parts(first, bytes)) }
@@ -234,10 +231,8 @@ pub unsafe extern "C" fn nf_client_info(client: *mut Client, properties: *mut Pr
     unsafe { on(client, ask) }
 }
 
-/// Registers a tenant.
-///
-/// # Safety
-/// The handle is null or open; the other pointers are null or lead to what the header says.
+/// Registers a tenant at the server and charges the client's requests to it. Returns zero, or minus
+/// an error number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_register_tenant(
     client: *mut Client,
@@ -254,10 +249,8 @@ pub unsafe extern "C" fn nf_client_register_tenant(
     unsafe { on(client, register) }
 }
 
-/// Changes the tenant's SLO.
-///
-/// # Safety
-/// The handle is null or open; the other pointers are null or lead to what the header says.
+/// Changes the SLO of the tenant that the client has registered. Returns zero, or minus an error
+/// number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_renegotiate(
     client: *mut Client,
@@ -273,10 +266,7 @@ pub unsafe extern "C" fn nf_client_renegotiate(
     unsafe { on(client, change) }
 }
 
-/// Closes the client.
-///
-/// # Safety
-/// The handle is null or open, and nobody uses it again.
+/// Closes the client and frees its handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_close(client: *mut Client) -> c_int {
     if client.is_null() {

@@ -58,7 +58,7 @@ fn errno_of(error: &Error) -> c_int {
     }
 }
 
-/// Returns the error number of a status; zero for success.
+/// Returns the error number (`errno(3)`) that stands for a request's status; zero for success.
 pub(crate) fn errno_of_status(status: Status) -> c_int {
     match status {
         Status::Ok => 0,
@@ -84,7 +84,8 @@ thread_local! {
     static LAST: RefCell<Text> = const { RefCell::new(Text::Constant(c"nothing has failed")) };
 }
 
-/// Returns the C result of a call, and keeps the text of a failure.
+/// Returns the C result of a call: its value, or minus the error number of a failure, whose text is
+/// kept for `nf_error`.
 pub(crate) fn told(result: Result<c_int, Failure>) -> c_int {
     match result {
         Ok(value) => value,

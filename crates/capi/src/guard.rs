@@ -40,7 +40,8 @@ impl Process {
         Process(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Fails in a child of the process.
+    /// Fails if the calling process is a child, made by `fork`, of the process that opened the
+    /// handle.
     pub(crate) fn check(self) -> Result<(), Failure> {
         const FOREIGN: Failure =
             Failure::new(libc::ECHILD, c"the handle belongs to the parent process: close it");

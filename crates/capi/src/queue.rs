@@ -48,7 +48,7 @@ struct Inner {
     connections: usize,
     /// The caller's names of the requests in flight, by the tickets' indices.
     tags: Vec<u64>,
-    /// The number of the buffer that was lent last.
+    /// The maker's number of the buffer that was lent to the queue last.
     number: u32,
     done: Vec<nearflash::Done>,
     /// Requests that have ended and that the caller has not taken.
@@ -59,7 +59,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Polls once, and keeps the ended requests, answers and notices that have come.
+    /// Polls the queue once, and keeps the ended requests, answers and notices until the caller
+    /// takes them.
     fn poll(&mut self, wait: Wait) {
         self.queue.poll(&mut self.done, wait);
         for done in self.done.drain(..) {
@@ -227,10 +228,7 @@ pub unsafe extern "C" fn nf_open(
     told(caught(open, || {}))
 }
 
-/// Returns a descriptor for event loops.
-///
-/// # Safety
-/// The handle is null or open.
+/// Returns a file descriptor by which event loops wait for the queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_fd(queue: *mut Queue) -> c_int {
     use std::os::fd::AsRawFd;
@@ -340,10 +338,7 @@ pub unsafe extern "C" fn nf_info(queue: *mut Queue, properties: *mut Properties)
     unsafe { on(queue, ask) }
 }
 
-/// Registers a tenant.
-///
-/// # Safety
-/// The handle is null or open; the other pointers are null or lead to what the header says.
+/// Registers a tenant at the server, waits for the answer, and stores its figures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_register_tenant(
     queue: *mut Queue,
@@ -361,10 +356,8 @@ pub unsafe extern "C" fn nf_register_tenant(
     unsafe { on(queue, register) }
 }
 
-/// Changes the tenant's SLO.
-///
-/// # Safety
-/// The handle is null or open; the other pointers are null or lead to what the header says.
+/// Changes the SLO of the tenant that the queue has registered, waits for the answer, and stores
+/// its figures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_renegotiate(
     queue: *mut Queue,

@@ -203,7 +203,8 @@ pub struct TenantReply {
     pub tenant: u16,
     /// Tokens per second that the requested SLO needs.
     pub tokens_needed: u64,
-    /// Tokens per second that the device could still promise to the SLO.
+    /// On success, tokens per second that the device has left beside the SLO; on refusal, those
+    /// that were free for it.
     pub tokens_free: u64,
     /// The handle of the tenant whose latency bound set the insufficient rate; zero for other
     /// reasons.

@@ -7,9 +7,9 @@ use contract::Instant;
 /// The requests that a peer has still to make.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// The number of requests of the workload left.
+    /// The number of requests of the workload that are left to make.
     quota: u32,
-    /// The number of probes left.
+    /// The number of probes left to make: requests after the last fault, which must succeed.
     probes: u32,
     /// `true` once the peer makes no more faults of its own.
     is_calm: bool,
@@ -25,7 +25,7 @@ impl Agenda {
         Agenda { quota, probes: 0, is_calm: false, backs_off: false, rests_until }
     }
 
-    /// Replaces the rest of the workload by so many probes.
+    /// Drops the rest of the workload, and plans `probes` requests that must succeed.
     pub(crate) fn calm_down(&mut self, probes: u32) {
         self.is_calm = true;
         self.quota = 0;
@@ -46,17 +46,17 @@ impl Agenda {
         self.quota == 0 && self.probes == 0
     }
 
-    /// Returns the number of requests of the workload left.
+    /// Returns the number of requests of the workload that are left to make.
     pub(crate) fn quota(&self) -> u32 {
         self.quota
     }
 
-    /// Returns the number of probes left.
+    /// Returns the number of probes that are left to make.
     pub(crate) fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// Takes the next request. Returns `true` if it is a probe.
+    /// Counts the next request as made. Returns `true` if it is a probe.
     pub(crate) fn take(&mut self) -> bool {
         let is_probe = self.quota == 0;
         match is_probe {
@@ -72,7 +72,7 @@ impl Agenda {
         self.backs_off = true;
     }
 
-    /// Rests for a while if a probe failed.
+    /// Makes the peer rest for `pause` if a probe has failed since the last turn.
     pub(crate) fn back_off(&mut self, now: Instant, pause: Duration) {
         if std::mem::take(&mut self.backs_off) {
             self.rests_until = now + pause;

@@ -12,7 +12,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Returns a zeroed buffer of exactly `bytes`.
+    /// Returns a zeroed buffer of exactly `bytes` bytes, whose maker's number is `index`.
     pub fn take(&mut self, bytes: usize, index: u32) -> Buf {
         let piece = match self.free.get_mut(&bytes).and_then(Vec::pop) {
             Some(piece) => {
@@ -24,7 +24,7 @@ impl Arena {
         Buf::new(piece, index)
     }
 
-    /// Returns a pool of these size classes.
+    /// Returns a pool with buffers of these sizes and numbers.
     pub fn pool(&mut self, classes: &[SizeClass]) -> BufPool {
         let sizes = classes.iter().flat_map(|class| std::iter::repeat_n(class.bytes, class.count));
         let bufs: Vec<Buf> =
@@ -32,7 +32,7 @@ impl Arena {
         BufPool::new(bufs)
     }
 
-    /// Takes buffers back.
+    /// Takes the memory of buffers back, for the next world.
     pub fn give(&mut self, bufs: impl IntoIterator<Item = Buf>) {
         for buf in bufs {
             let piece = buf.into_bytes();

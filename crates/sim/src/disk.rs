@@ -24,18 +24,18 @@ struct Late<D> {
     inner: D,
     lateness: Lateness,
     chance: Chance,
-    /// Submissions, with the times at which they reach the inner device.
+    /// Submissions that are held back, each with the time at which it reaches the inner device.
     held: Vec<(Instant, Submission)>,
     calm: Rc<RefCell<bool>>,
     marks: Marks,
 }
 
-/// The delays of commands, in nanoseconds.
+/// The delays, in nanoseconds, with which a volume's device begins commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Lateness {
     pub(crate) usual: RangeInclusive<u64>,
     pub(crate) rare: RangeInclusive<u64>,
-    /// The share of rare, long delays.
+    /// The share of commands with a rare, long delay, from 0 to 1.
     pub(crate) share: f64,
 }
 
@@ -80,7 +80,7 @@ impl<D: Device> Device for Late<D> {
     }
 }
 
-/// The behaviour of a queue.
+/// The behaviour of a worker's queue to the simulated device.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) depth: usize,
@@ -110,14 +110,14 @@ enum Inside {
     Write(u32),
     /// A flush, and the time at which it began.
     Flush(Tick),
-    /// Something else.
+    /// A command that neither writes a request's data nor flushes.
     Other,
 }
 
 /// A worker's queue to the volume.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    /// The devices; `None` after [`Disk::take_scratch`].
+    /// The wrapped devices of `flash`; `None` after [`Disk::take_scratch`].
     stack: Option<Stack>,
     switch: FaultSwitch,
     ledger: Rc<RefCell<Ledger>>,

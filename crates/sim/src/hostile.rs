@@ -39,7 +39,7 @@ pub(crate) struct Hostile {
     mischief: Mischief,
     /// The bytes that are left to send.
     outbox: Vec<u8>,
-    /// The number of times that the client will send again.
+    /// The number of times that the client will still send on the present connection.
     moves: u64,
     next_at: Instant,
     /// `true` once the client makes no more connections.
@@ -177,7 +177,7 @@ impl Hostile {
         }
     }
 
-    /// Composes the bytes to send next.
+    /// Composes the bytes that the client sends next, by its present behaviour.
     fn compose(&mut self) {
         match self.mischief {
             Mischief::Silence => {}

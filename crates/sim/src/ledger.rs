@@ -59,7 +59,7 @@ struct Passage {
     submitted: Option<(Tick, Tick)>,
     completed: Option<(Tick, Tick)>,
     copies: u32,
-    /// The number of copies and pieces that have not completed.
+    /// The number of copies and pieces of the request that a device has accepted and not completed.
     inside: u32,
 }
 
@@ -122,7 +122,7 @@ impl Ledger {
         self.tick
     }
 
-    /// Returns the number of the next request.
+    /// Returns the number that the next submitted request gets.
     pub(crate) fn next(&self) -> u32 {
         self.records.len() as u32
     }

@@ -14,7 +14,7 @@ use crate::nvme;
 #[derive(Debug)]
 pub(crate) struct WatchedMailbox {
     inner: WorkerMailbox,
-    /// `true` to deliver requests that change data twice.
+    /// `true` to deliver a request of each moving connection twice, as a sabotage.
     doubles: bool,
     /// `true` if a message was passed to another worker since the last check.
     passed: Rc<Cell<bool>>,

@@ -22,7 +22,7 @@ use crate::tenants::{self, HOSTILE, TENANTS};
 /// The longest time between two turns of the control plane, in nanoseconds.
 const PAUSE_MAX: u64 = 20_000_000;
 
-/// The control plane of a server.
+/// The control plane of the simulated server, with its operator and checks.
 pub(crate) struct Office {
     plan: OfficePlan,
     tenants: Tenants,
@@ -89,7 +89,8 @@ impl Office {
         tenant
     }
 
-    /// Returns a worker's line to the control plane. It can be taken once.
+    /// Returns a worker's connection to the control plane: its mailbox and its counters. To be
+    /// called once for each worker.
     pub(crate) fn line(&mut self, worker: usize) -> Line<WatchedMailbox> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");
         let doubles = self.sabotage == Sabotage::DoubledMoves;

@@ -70,7 +70,7 @@ pub(crate) struct OfficePlan {
     pub(crate) stays: Option<Mark>,
 }
 
-/// The sizes of a worker.
+/// The sizes of a worker's tables, and the behaviour of its device.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPlan {
     pub(crate) number: usize,
@@ -122,7 +122,7 @@ pub(crate) struct Plan {
     pub(crate) happenings: Vec<(Duration, Happening)>,
 }
 
-/// Picks a random element.
+/// Returns a randomly chosen element of `from`.
 pub(crate) fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
     from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
 }
@@ -175,7 +175,8 @@ impl Plan {
     }
 }
 
-/// Chooses the capacity. Small rates make requests wait for tokens, which takes many steps.
+/// Chooses the capacity of a server's device in tokens. Small rates make requests wait for tokens,
+/// which takes many steps.
 fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);

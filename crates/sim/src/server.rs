@@ -19,7 +19,7 @@ pub(crate) struct Server {
     controllers: Rc<RefCell<Controllers>>,
     plan: OfficePlan,
     pub(crate) office: Office,
-    /// `true` while every worker drains, to start as a new process.
+    /// `true` while every worker drains because the server restarts as a new process.
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
     /// Decides in which turns another thread is inside the doors of the workers.

@@ -31,7 +31,7 @@ pub(crate) struct Habits {
     pub(crate) options: Options,
     /// The number of requests before the client has finished.
     pub(crate) quota: u32,
-    /// The share of reads.
+    /// The share of reads among the requests, from 0 to 1.
     pub(crate) reads: f64,
     /// `true` if it also sends requests of up to 1 MiB.
     pub(crate) huge: bool,
@@ -421,8 +421,8 @@ impl Steady {
         }
     }
 
-    /// Remembers the content of a compared block that a read shows, and checks that a read of an
-    /// atomic group shows all of one write.
+    /// Records the content of a compared block that a read returned, and checks that a read of an
+    /// atomic group returned all of one write.
     fn look(&mut self, range: Range, data: &[u8]) {
         if range.overlaps(COMPARED)
             && range.fits(layout::BLOCKS)

@@ -9,7 +9,7 @@ pub(crate) const TENANTS: usize = 6;
 /// The tenant that hostile clients belong to.
 pub(crate) const HOSTILE: &str = "hostile";
 
-/// Returns an SLO for a device with this many tokens a second, or best effort.
+/// Returns a random SLO for a device with this many tokens a second; `None` for best effort.
 pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Option<Slo> {
     let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
     let iops = chance.within(tokens / 100..=tokens / 4) as u32;

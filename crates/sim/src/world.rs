@@ -69,12 +69,13 @@ pub struct World {
     sites: Vec<Site>,
     clients: Vec<Good>,
     hostile: Vec<Hostile>,
-    /// The last turns, by party: workers, good clients, hostile clients.
+    /// The outcome of each party's last turn. Parties are workers, good clients, then hostile
+    /// clients.
     drives: Vec<Drive>,
     /// The number of turns that did something.
     progress: u64,
     steps: u64,
-    /// The delay of the next spin.
+    /// The delay before a party that asks to be called again at once is called next.
     spin: Duration,
     /// The events that are still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
@@ -345,7 +346,8 @@ impl World {
         }
     }
 
-    /// Returns when a party can act next.
+    /// Returns the time at which the party with this index can act next; `None` if it waits for
+    /// others.
     fn wake_at(&mut self, party: usize) -> Option<Instant> {
         if party >= self.sites.len() && self.is_deserted {
             return None;

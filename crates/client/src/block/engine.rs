@@ -43,8 +43,8 @@ pub trait Driver {
     /// [`poll`](Driver::poll) frees.
     fn complete(&mut self, tag: u16, result: i32, buf: Option<Buf>);
 
-    /// Returns `true` once the device was stopped and the operating system waits for none of this
-    /// queue's commands.
+    /// Returns `true` once the device was stopped and the operating system holds no command of this
+    /// queue any more.
     fn has_ended(&self) -> bool;
 
     /// Returns the first error number with which the operating system refused a command; `None` if

@@ -19,11 +19,11 @@ enum Stage {
     Said,
 }
 
-/// A request of the kernel's.
+/// A request to the block device, which the kernel holds until a process has completed it.
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) request: BlockRequest,
-    /// The data to write, or the room for what is read.
+    /// The data to write, or the room for the data of a read.
     pub(super) data: Vec<u8>,
     stage: Stage,
     /// The number of processes that were given the request.
@@ -54,10 +54,11 @@ pub(super) struct Kernel {
     requests: Vec<Option<Held>>,
     /// Calls of the process that the next system call brings to the kernel.
     calls: Vec<Call>,
-    /// Writes whose data was copied.
+    /// Tags of writes and buffers into which their data was copied, for the process to poll.
     copied: Vec<(u16, Buf)>,
     freed: Vec<Buf>,
-    /// `true` if a process is there to whom requests may be given.
+    /// `true` if requests may be given to a process, because every queue of one has had a
+    /// connection.
     pub(super) gives: bool,
 }
 
@@ -72,7 +73,7 @@ impl Kernel {
         }
     }
 
-    /// Returns a tag that names no request; `None` if the queue is full.
+    /// Returns a free tag for a request; `None` if the queue is full.
     pub(super) fn free_tag(&self) -> Option<u16> {
         self.requests.iter().position(Option::is_none).map(|tag| tag as u16)
     }
@@ -81,14 +82,14 @@ impl Kernel {
         self.requests.iter().flatten().count()
     }
 
-    /// Adds a request, with its data or the room for it.
+    /// Adds a request of the users under a free tag, with its data or the room for it.
     pub(super) fn add(&mut self, tag: u16, request: BlockRequest, data: Vec<u8>) {
         let held = Held { request, data, stage: Stage::Waiting, given: 0 };
         let before = self.requests[usize::from(tag)].replace(held);
         assert!(before.is_none(), "a tag names one request");
     }
 
-    /// Returns `true` if a poll would find something.
+    /// Returns `true` if the process's next poll would find a request, data or a free buffer.
     pub(super) fn has_events(&self) -> bool {
         let waits = |held: &Held| held.stage == Stage::Waiting;
         let gives = self.gives && self.requests.iter().flatten().any(waits);
@@ -152,7 +153,7 @@ impl Kernel {
         self.requests[usize::from(tag)].as_mut().expect("the tag names a request")
     }
 
-    /// Notes a call of the process about a request.
+    /// Records a call of the process about the request `tag`, for the next system call.
     fn say(&mut self, tag: u16, call: Call) {
         let held = self.requests[usize::from(tag)].as_mut();
         let held = held.unwrap_or_else(|| panic!("{call:?}: nobody asked for it"));
@@ -162,7 +163,7 @@ impl Kernel {
     }
 }
 
-/// The driver as a process has it.
+/// The driver of a queue's engine: the process's end of the simulated kernel.
 #[derive(Clone, Debug)]
 pub(super) struct KernelEnd(pub(super) Rc<RefCell<Kernel>>);
 

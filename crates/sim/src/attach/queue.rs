@@ -21,7 +21,7 @@ use crate::port::Port;
 use crate::stamp;
 use crate::steady::{PROBE_PAUSE, PROBES};
 
-/// The pause between two looks whether the other queues have connections.
+/// The pause between two checks whether the other queues of the process have connections.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// The time for which a device waits for its server unless told otherwise.
@@ -36,9 +36,9 @@ pub(crate) struct Habits {
     pub(crate) fail_after: Duration,
     /// The number of requests before the users have finished.
     pub(crate) quota: u32,
-    /// The share of reads.
+    /// The share of reads among the requests, from 0 to 1.
     pub(crate) reads: f64,
-    /// The share of requests of up to 1 MiB.
+    /// The share of large requests, of up to 1 MiB, from 0 to 1.
     pub(crate) big: f64,
     pub(crate) hot_blocks: u64,
     /// Nanoseconds between bursts of requests.
@@ -50,18 +50,20 @@ pub(crate) struct Habits {
 #[derive(Clone, Debug)]
 pub(crate) struct Attachment {
     pub(crate) queues: Vec<Habits>,
-    /// The death of each process, and the time at which its successor is there.
+    /// For each process, the time of its death and the time at which its successor starts, counted
+    /// from the start of the world.
     pub(crate) deaths: Vec<(Duration, Duration)>,
 }
 
 /// The processes of a device, one after the other, as their queues know them.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    /// The death of each process, and the time at which its successor is there.
+    /// For each process, the time of its death and the time at which its successor starts.
     deaths: Vec<(Instant, Instant)>,
-    /// The number of deaths that some queue has had.
+    /// The number of processes whose death at least one queue has had.
     died: usize,
-    /// The last process of each queue that has had a connection.
+    /// For each queue, the number of the last process in which it had a connection; `None` for
+    /// none.
     connected: Vec<Option<usize>>,
     /// `true` if a successor has another identity than its predecessor.
     forgets: bool,
@@ -92,15 +94,15 @@ pub(crate) struct AttachedQueue {
     habits: Habits,
     crew: Rc<RefCell<Crew>>,
     kernel: Rc<RefCell<Kernel>>,
-    /// The process; `None` from its death on to its successor.
+    /// The queue's engine in the present process; `None` from the process's death to its successor.
     engine: Option<Engine<Port, KernelEnd>>,
-    /// The memory of the process, while there is none.
+    /// The buffers of the process, while no process is there.
     bufs: Option<BufPool>,
-    /// The number of the process, or of the next one.
+    /// The number of the present process, or of the next one while there is none.
     process: usize,
     /// The time of the engine's next turn.
     engine_at: Option<Instant>,
-    /// The model's numbers of the requests, by tag, with the commands; `true` for probes.
+    /// By tag: the model's number of the request, its command, and `true` if it is a probe.
     works: Vec<(u32, Command, bool)>,
     ledger: Rc<RefCell<Ledger>>,
     chance: Chance,
@@ -228,18 +230,19 @@ impl AttachedQueue {
         Some(if self.process.is_multiple_of(2) { death } else { successor })
     }
 
-    /// Returns `true` if the time of the process's death has come.
+    /// Returns `true` if the planned time of the process's death has passed.
     fn is_doomed(&self, now: Instant) -> bool {
         self.crew.borrow().deaths.get(self.process).is_some_and(|(death, _)| *death <= now)
     }
 
-    /// Returns the time at which the next process is there.
+    /// Returns the time at which the process with the number `process` starts.
     fn birth(&self) -> Instant {
         let before = self.process.checked_sub(1);
         before.map_or(Instant::ZERO, |before| self.crew.borrow().deaths[before].1)
     }
 
-    /// Ends the process or begins the next one, if it is the time. Returns `true` if it is.
+    /// Ends the process or begins the next one, if the time for that has come. Returns `true` if it
+    /// has.
     fn live_and_die(&mut self, now: Instant) -> bool {
         if self.engine.is_some() {
             let dies = self.death().is_some_and(|death| death <= now);
@@ -283,7 +286,7 @@ impl AttachedQueue {
         crew.died = crew.died.max(self.process);
     }
 
-    /// Takes the memory of a process whose connections have ended.
+    /// Ends the engine of a dead process, and takes its buffers for the successor.
     fn end_process(&mut self) {
         let engine = self.engine.take().expect("there is a process");
         let (mut initiator, mut pool) = engine.into_parts();
@@ -333,7 +336,7 @@ impl AttachedQueue {
         }
     }
 
-    /// Makes a request.
+    /// Makes a random request of the users under a free tag, or a probe.
     fn submit(&mut self, tag: u16, is_probe: bool) {
         let request = if is_probe { self.probe() } else { self.choose() };
         let command = request.command(false).expect("the device takes it");
@@ -381,7 +384,7 @@ impl AttachedQueue {
         Range::new(HOT.lba + lba, blocks as u32)
     }
 
-    /// Handles the end of a request.
+    /// Checks a completed request against the model, and counts it.
     fn finish(&mut self, (tag, held, result): Ended) {
         let (op, command, is_probe) = self.works[usize::from(tag)];
         self.ended += 1;
@@ -401,7 +404,7 @@ impl AttachedQueue {
         }
     }
 
-    /// Returns the status that a result stands for.
+    /// Returns the status of `contract` that a result of the block device stands for.
     fn meaning(&self, request: &BlockRequest, result: i32) -> Status {
         const IO: i32 = -BlockError::Io.errno();
         const NO_SPACE: i32 = -BlockError::NoSpace.errno();

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use crate::port::Port;
 
-/// A request in progress.
+/// A request that the client has sent and that is not answered.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
     /// The model's number of the request.
@@ -42,7 +42,7 @@ pub(super) struct Line {
     /// The time of the server's last output, or of the first request after it had answered
     /// everything.
     heard: Instant,
-    /// The time at which the client cuts the connection.
+    /// The time at which the client cuts the connection; `None` if it does not.
     pub(super) cut: Option<Instant>,
 }
 

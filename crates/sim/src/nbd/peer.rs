@@ -48,9 +48,9 @@ pub(crate) struct Habits {
     pub(crate) depth: usize,
     /// The number of requests before the client has finished.
     pub(crate) quota: u32,
-    /// The share of reads.
+    /// The share of reads among the requests, from 0 to 1.
     pub(crate) reads: f64,
-    /// The share of requests that are larger than a command.
+    /// The share of requests that are larger than a command, from 0 to 1.
     pub(crate) big: f64,
     pub(crate) hot_blocks: u64,
     /// Nanoseconds between bursts of requests.
@@ -202,7 +202,7 @@ impl NbdPeer {
         is_due
     }
 
-    /// Gives up a connection and the requests in progress on it.
+    /// Gives up connection `n` and the requests in progress on it.
     fn lose(&mut self, now: Instant, n: usize) {
         if let Some(conn) = self.lines[n].conn() {
             self.port.close(conn);
@@ -362,7 +362,7 @@ impl NbdPeer {
         (Range::new(HOT.lba + lba, blocks as u32), false)
     }
 
-    /// Handles the end of a request.
+    /// Tells the model the outcome of a request, and counts it.
     fn finish(&mut self, work: Work, status: Status) {
         let Work { op, command, is_probe, data } = work;
         self.ended += 1;
@@ -394,7 +394,7 @@ fn is_cut(command: Command) -> bool {
     command.range().is_some_and(|range| range.blocks > COMMAND_BLOCKS_MAX)
 }
 
-/// Returns the model's status for a status of NBD.
+/// Returns the status with which the model judges a command that ended with `status` over NBD.
 fn meant(command: Command, status: Status) -> Status {
     let out = command.range().is_some_and(|range| !range.fits(layout::BLOCKS));
     match status {

@@ -22,7 +22,7 @@ pub(super) enum Phase {
     Closing(CloseReason),
 }
 
-/// The send in flight.
+/// The one send in flight of a connection, with the bytes of some queued frames.
 #[derive(Debug)]
 pub(super) struct Sending {
     /// The number of frames at the front of the queue that it carries.
@@ -54,7 +54,7 @@ pub(super) struct Conn {
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
     pub(super) unsent: usize,
-    /// The account to which its frames are charged.
+    /// The tenant whose account the queued frames of the connection are charged to.
     pub(super) account: TenantId,
     pub(super) sending: Option<Sending>,
     /// `true` if its sending direction is shut.
@@ -113,8 +113,9 @@ impl Conn {
         Sending { frames, bytes, taken: 0, done_at: None }
     }
 
-    /// Returns when the next event is possible. `can_receive` means that there is a buffer to
-    /// receive into; `can_send` means that the peer's window has room.
+    /// Returns the time of the connection's next possible event; `None` if none is possible.
+    /// `can_receive` means that there is a buffer to receive into; `can_send` means that the peer's
+    /// window has room.
     pub(super) fn next(&self, now: Instant, can_receive: bool, can_send: bool) -> Option<Instant> {
         let at_once = |yes: bool| yes.then_some(now);
         match self.phase {

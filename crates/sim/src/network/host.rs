@@ -24,11 +24,11 @@ pub(super) struct Host {
     pub(super) address: SocketAddr,
     pub(super) sizes: Sizes,
     pub(super) conns: Vec<Conn>,
-    /// The free places of `conns`.
+    /// The indices in `conns` that no connection uses.
     pub(super) free: Vec<u32>,
     /// The number of frames queued on all connections.
     pub(super) frames: usize,
-    /// The receive buffers that are not lent; `buffers_max` counts all.
+    /// The receive buffers that are not lent to the host's user; `buffers_max` counts all.
     pub(super) buffers: Vec<Buf>,
     pub(super) buffers_max: usize,
     pub(super) events: VecDeque<NetEvent>,
@@ -66,18 +66,19 @@ impl Host {
         }
     }
 
-    /// Returns the identifier of the connection at a place.
+    /// Returns the identifier of the connection at an index of `conns`.
     pub(super) fn id(&self, index: u32) -> ConnId {
         ConnId { index, generation: self.conns[index as usize].generation }
     }
 
-    /// Returns the connection, if it has not ended.
+    /// Returns the connection with this identifier; `None` if it has ended.
     pub(super) fn find(&mut self, id: ConnId) -> Option<&mut Conn> {
         let conn = self.conns.get_mut(id.index as usize)?;
         (conn.generation == id.generation && conn.phase != Phase::Vacant).then_some(conn)
     }
 
-    /// Puts an end of a connection into a free place; `None` if there is none.
+    /// Puts an end of a connection at a free index of `conns` and returns the index; `None` if the
+    /// host has the maximum number of connections.
     pub(super) fn place(&mut self, phase: Phase, window: usize) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -180,7 +181,7 @@ impl Host {
         }
     }
 
-    /// Returns the number of connections that are not vacant.
+    /// Returns the number of the host's connections, including those that are dialling or closing.
     pub(super) fn connections(&self) -> usize {
         self.conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
     }

@@ -44,21 +44,21 @@ const TOO_MANY: i32 = 24;
 /// The behaviour of the network. Durations are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
-    /// The latency of a segment.
+    /// The latency of a segment in nanoseconds.
     pub(crate) latency: RangeInclusive<u64>,
-    /// The share of segments that take a hundred times as long.
+    /// The share of segments that take a hundred times as long, from 0 to 1.
     pub(crate) hiccups: f64,
     /// The size of a segment in bytes.
     pub(crate) segment: RangeInclusive<u64>,
-    /// The most bytes that one receive takes, if they have arrived.
+    /// The range of the maximum number of bytes that one receive takes, if they have arrived.
     pub(crate) piece: RangeInclusive<u64>,
-    /// The most bytes on their way in one direction of a connection.
+    /// The range of the maximum number of bytes on their way in one direction of a connection.
     pub(crate) window: RangeInclusive<u64>,
     /// The share of dials that only the client believes to be connected.
     pub(crate) half_open: f64,
     /// The share of dials that fail at once.
     pub(crate) failed_dials: f64,
-    /// The time until the system notices a silent connection.
+    /// The time in nanoseconds until the system notices a silent connection.
     pub(crate) timeout: RangeInclusive<u64>,
 }
 
@@ -172,7 +172,8 @@ impl Network {
         self.hosts[host].find(id)
     }
 
-    /// Puts an end of a connection into a free place; `None` if there is none.
+    /// Puts an end of a connection at a free index of the host and returns the index; `None` if
+    /// there is none.
     fn place(&mut self, host: usize, phase: Phase) -> Option<u32> {
         let window = self.chance.within(self.weather.window.clone()) as usize;
         if !self.hosts[host].free.is_empty() {
@@ -212,7 +213,7 @@ impl Network {
         }
     }
 
-    /// Returns when the next dial arrives.
+    /// Returns the time at which the next dial arrives at the server; `None` if none is on its way.
     pub(crate) fn next_dial(&self) -> Option<Instant> {
         self.dialled.iter().map(|dialled| dialled.at).min()
     }
@@ -340,7 +341,7 @@ impl Network {
         self.hosts[host].drop_received();
     }
 
-    /// Returns the number of the host's connections that are not vacant.
+    /// Returns the number of the host's connections, including those that are dialling or closing.
     pub(crate) fn connections(&self, host: usize) -> usize {
         self.hosts[host].connections()
     }

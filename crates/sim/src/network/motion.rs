@@ -13,11 +13,11 @@ use crate::marks::Mark;
 const FRAMES_MAX: u64 = 64;
 /// The most bytes of one send, unless a single frame is larger.
 const SEND_BYTES: usize = 256 << 10;
-/// The most pieces that one advance receives of a connection.
+/// The most pieces that one call of `advance` receives on one connection.
 const PIECES_MAX: u64 = 8;
 
 impl Network {
-    /// Processes all events of `host` that are due.
+    /// Processes all events of connections of `host` that are due now.
     pub(super) fn advance(&mut self, host: usize) {
         let count = self.hosts[host].conns.len();
         if count == 0 {
@@ -44,7 +44,7 @@ impl Network {
         }
     }
 
-    /// Returns when the next event happens at `host`.
+    /// Returns the time of the next event at `host`; `None` if none is possible.
     pub(crate) fn wake_at(&self, host: usize) -> Option<Instant> {
         let owner = &self.hosts[host];
         if !owner.events.is_empty() {
@@ -57,7 +57,7 @@ impl Network {
         owner.conns.iter().filter_map(next).min()
     }
 
-    /// Returns the room in the pipe to the peer; `None` if the peer is gone.
+    /// Returns the number of bytes that fit into the pipe to the peer; `None` if the peer is gone.
     fn window(&self, conn: &super::Conn) -> Option<usize> {
         let (host, id) = conn.peer?;
         let peer = &self.hosts[host].conns[id.index as usize];
@@ -104,7 +104,7 @@ impl Network {
         self.send_on(host, index);
     }
 
-    /// Continues the send in flight.
+    /// Moves more bytes of the connection's send in flight, and ends the send once all have left.
     fn send_on(&mut self, host: usize, index: u32) {
         let Some(mut sending) = self.hosts[host].conns[index as usize].sending.take() else {
             return;
@@ -161,7 +161,7 @@ impl Network {
         }
     }
 
-    /// Ends the sending direction in order.
+    /// Ends the connection's sending direction in an orderly way, behind the last byte.
     pub(super) fn shut(&mut self, host: usize, index: u32) {
         let at = self.now + self.latency();
         let conn = &mut self.hosts[host].conns[index as usize];

@@ -25,7 +25,7 @@ pub(super) struct Pipe {
     /// Maximum bytes in the pipe: the receiver's window.
     window: usize,
     pub(super) end: Option<(Instant, End)>,
-    /// `true` if only the end still arrives.
+    /// `true` if no more bytes arrive, and only the end of the connection still does.
     pub(super) dark: bool,
 }
 

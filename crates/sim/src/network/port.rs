@@ -36,7 +36,7 @@ impl StreamPort {
         self.network.borrow_mut().kill(self.host, now);
     }
 
-    /// Returns when the network has something for the host.
+    /// Returns the time of the network's next event for the host; `None` if none is possible.
     pub(crate) fn arrives_at(&self) -> Option<Instant> {
         self.network.borrow().wake_at(self.host)
     }

@@ -7,7 +7,8 @@ use super::{Network, RACK};
 use crate::marks::Mark;
 
 impl Network {
-    /// Returns `true` if nothing of a paused connection is in flight.
+    /// Returns `true` if the connection of the host is open and paused, and none of its events
+    /// about received or sent bytes waits to be polled.
     pub(super) fn is_still(&mut self, host: usize, id: ConnId) -> bool {
         let waits = |event: &NetEvent| {
             matches!(event, NetEvent::Received { conn, .. } | NetEvent::Filled { conn, .. }
@@ -17,7 +18,8 @@ impl Network {
         self.find(host, id).is_some_and(|conn| conn.phase == Phase::Open && conn.paused && !unread)
     }
 
-    /// Takes an end of a connection out of its host.
+    /// Takes an end of a connection out of its host, and returns the ticket for
+    /// [`attach`](Network::attach).
     pub(super) fn detach(&mut self, host: usize, id: ConnId) -> Ticket {
         let conn = self.find(host, id).expect("only an open connection is detached");
         assert!(conn.phase == Phase::Open && conn.paused, "it is still");
@@ -50,8 +52,7 @@ impl Network {
         Some(id)
     }
 
-    /// Puts an end of a connection into a place that was just taken for it, and tells the other
-    /// end.
+    /// Puts a moved end of a connection at a new index of the host, and tells the other end.
     fn settle_at(&mut self, host: usize, index: u32, moved: Conn) {
         let generation = self.hosts[host].conns[index as usize].generation;
         let peer = moved.peer;

@@ -63,7 +63,7 @@ pub(crate) struct Habits {
     /// The keep-alive timeout; zero for none.
     pub(crate) keep_alive: Duration,
     pub(crate) lapses: Lapses,
-    /// The share of payloads that travel in capsules.
+    /// The share of write payloads that travel in capsules, from 0 to 1.
     pub(crate) in_capsule: f64,
     /// The time that the controller may stay silent while it owes an answer.
     pub(crate) silence_max: Duration,
@@ -87,9 +87,9 @@ pub(crate) struct NvmeHost {
     bufs: BufPool,
     chance: Chance,
     association: Association,
-    /// The requests, by place.
+    /// The requests; [`Use::Work`] and `ready` name them by their index.
     works: Vec<Option<Work>>,
-    /// The places of the requests to send, in order.
+    /// The indices in `works` of the requests to send, in order.
     ready: VecDeque<usize>,
     agenda: Agenda,
     /// The content last seen in the blocks that are compared and written.

@@ -18,7 +18,7 @@ pub(super) enum Use {
     KeepAlive,
     /// An event request, which waits as long as nothing happens.
     Event,
-    /// A request, by its place.
+    /// A request, by its index among the host's requests.
     Work(usize),
 }
 
@@ -84,7 +84,7 @@ impl Line {
         self.uses[usize::from(cid)].expect("the session knows what is in progress")
     }
 
-    /// Returns the places of the requests in progress.
+    /// Returns the indices, among the host's requests, of those in progress on this queue.
     pub(super) fn works(&self) -> impl Iterator<Item = usize> + '_ {
         self.uses.iter().filter_map(|one| match one {
             Some(Use::Work(place)) => Some(*place),
@@ -160,7 +160,7 @@ pub(super) struct Association {
     pub(super) lines: Vec<Line>,
     /// The controller's identifier, once the admin queue is connected.
     pub(super) cntlid: u16,
-    /// The time to dial again, while there is no connection.
+    /// The time at which the host dials again, while there is no connection.
     pub(super) rested_at: Instant,
     /// The time to send the next keep-alive.
     pub(super) keep_alive_at: Instant,
@@ -171,7 +171,7 @@ pub(super) struct Association {
 }
 
 impl Association {
-    /// Returns the place of a connection.
+    /// Returns the index in `lines` of a connection.
     pub(super) fn line_of(&self, conn: ConnId) -> Option<usize> {
         self.lines.iter().position(|line| line.conn == conn)
     }

@@ -33,11 +33,11 @@ pub(super) struct Work {
     pub(super) data: Vec<u8>,
     /// The identifiers of its commands, once they were sent.
     pub(super) names: Vec<CommandId>,
-    /// The number of its commands that have not ended; a fused pair has two.
+    /// The number of the request's commands that have not ended. A fused pair has two commands.
     pub(super) left: usize,
     /// The first failure of its commands that have ended, or success.
     pub(super) status: Status,
-    /// The number of times that it was sent again.
+    /// The number of times that the request was sent again after the loss of a connection.
     pub(super) reissues: u32,
 }
 

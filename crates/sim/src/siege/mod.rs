@@ -56,9 +56,9 @@ pub struct Toll {
     pub reads: u64,
     /// The virtual time that passed.
     pub elapsed: Duration,
-    /// The longest read of any neighbour.
+    /// The longest latency of a read of any neighbour.
     pub longest: Duration,
-    /// The p95 of each neighbour.
+    /// The p95 of each neighbour's reads.
     pub p95: Vec<Duration>,
     /// The number of windows of the promised neighbour, and of those in which the promise was kept.
     pub windows: (u64, u64),
@@ -96,7 +96,7 @@ struct Siege {
     raiders: Vec<Raider>,
     /// The time of each party's next turn: workers, neighbours, raiders.
     wakes: Vec<Option<Instant>>,
-    /// The end of the pause of each party without work.
+    /// For each party, the time at which its pause after a turn without work ends.
     rests: Vec<Instant>,
     until: Instant,
     steps: u64,
@@ -269,7 +269,8 @@ impl Siege {
         }
     }
 
-    /// Returns when a party can act next.
+    /// Returns the time at which the party with this index can act next; `None` if it waits for
+    /// others.
     fn wake_at(&mut self, party: usize) -> Option<Instant> {
         let host = self.host_of(party);
         let network = self.network.borrow().wake_at(host);

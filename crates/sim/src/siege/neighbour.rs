@@ -102,7 +102,7 @@ impl Neighbour {
         progressed
     }
 
-    /// Sends a request that was due at this time. Returns `false` if there is no buffer for it.
+    /// Sends the request that was due at `due`. Returns `false` if there is no buffer for it.
     fn send(&mut self, now: Instant, due: Instant) -> bool {
         let blocks = self.plan.blocks[self.chance.within(0..=1) as usize];
         let lba = self.chance.within(0..=VOLUME_BLOCKS - u64::from(blocks));

@@ -25,7 +25,7 @@ pub(super) struct RaiderPlan {
     pub(super) connections: usize,
     /// The weight of each behaviour of connections, in the order of [`Ruse::ALL`].
     pub(super) weights: [u64; Ruse::ALL.len()],
-    /// The share of connections that leave by themselves.
+    /// The share of connections that the attacker closes itself, from 0 to 1.
     pub(super) leaves: f64,
     /// The time at which the attack begins.
     pub(super) begins: Duration,
@@ -37,9 +37,9 @@ pub(super) struct NeighbourPlan {
     pub(super) is_promised: bool,
     pub(super) connections: usize,
     pub(super) period: Duration,
-    /// The share of writes.
+    /// The share of writes among its requests, from 0 to 1.
     pub(super) writes: f64,
-    /// The sizes of its requests.
+    /// The two sizes of its requests, in blocks.
     pub(super) blocks: [u32; 2],
 }
 

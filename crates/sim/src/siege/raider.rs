@@ -43,7 +43,8 @@ impl Ruse {
         Ruse::Greedy,
     ];
 
-    /// Returns `true` if the connection is not read from at its opening; a slow one is read later.
+    /// Returns `true` if the attacker does not read from the connection after its opening.
+    /// [`Ruse::Slow`] reads a little later.
     fn is_deaf(self) -> bool {
         matches!(self, Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf | Ruse::Slow)
     }
@@ -59,13 +60,13 @@ impl Ruse {
     }
 }
 
-/// A place for successive connections.
+/// One of the attacker's places for a connection, which is dialled anew after each end.
 struct Line {
     ruse: Ruse,
     version: u8,
     conn: Option<ConnId>,
     is_open: bool,
-    /// The time of the next act: to dial, or to send.
+    /// The time of the next act, a dial or a send; `None` if the place waits for an event.
     at: Option<Instant>,
     leaves_at: Option<Instant>,
     opened_at: Instant,

@@ -49,16 +49,17 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-/// The network card of a host.
+/// The network card of a host, with the packets on their way to it.
 struct Place {
     address: SocketAddr,
     /// The packets on their way here, by the time of their arrival.
     coming: BTreeMap<(Instant, u64), Flying>,
-    /// The buffers that are not lent.
+    /// The receive buffers that are not lent.
     bufs: Vec<Buf>,
-    /// The time until which no packet comes or goes.
+    /// The time until which no packet comes to or leaves this card.
     dark_until: Instant,
-    /// The time until which packets of more than so many bytes are dropped.
+    /// The time until which a narrow path drops large packets, and the largest size in bytes that
+    /// passes.
     narrow: (Instant, usize),
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Air {
     weather: PacketWeather,
     calm: bool,
     places: Vec<Place>,
-    /// The places of the workers.
+    /// The indices of the workers' cards.
     workers: Vec<usize>,
     order: u64,
     tape: VecDeque<Flying>,
@@ -91,7 +92,7 @@ impl Air {
         }
     }
 
-    /// Adds a host that receives into these buffers, and returns its place.
+    /// Adds a host that receives into these buffers, and returns the index of its card.
     pub(super) fn add(&mut self, address: SocketAddr, bufs: Vec<Buf>, is_worker: bool) -> usize {
         let place = self.places.len();
         if is_worker {
@@ -103,7 +104,7 @@ impl Air {
         place
     }
 
-    /// Returns the address of a place. All workers have that of the first one.
+    /// Returns the address of the card at an index. All workers have that of the first one.
     pub(super) fn address(&self, place: usize) -> SocketAddr {
         match self.workers.contains(&place) {
             true => self.server(),
@@ -163,7 +164,7 @@ impl Air {
         self.places[flying.to].coming.insert((at, self.order), flying);
     }
 
-    /// Returns the place that a packet goes to; `None` if there is none for its address.
+    /// Returns the index of the card that a packet goes to; `None` if no card has its address.
     fn addressee(&self, to: SocketAddr, bytes: &[u8]) -> Option<usize> {
         if to != self.server() {
             return self.places.iter().position(|place| place.address == to);
@@ -177,8 +178,8 @@ impl Air {
         !self.calm && self.chance.happens(share)
     }
 
-    /// Moves the packets that have arrived at a place to the end of `arrived`. Those that find no
-    /// buffer are dropped, as by a network card. At a place where nobody `listens`, all are.
+    /// Moves the packets that have arrived at a card to the end of `arrived`. Those that find no
+    /// buffer are dropped, as by a network card. All are dropped if nobody `listens` there.
     pub(super) fn land(&mut self, place: usize, listens: bool, arrived: &mut Vec<Arrived>) {
         let Place { coming, bufs, .. } = &mut self.places[place];
         while let Some(first) = coming.first_entry()
@@ -193,17 +194,17 @@ impl Air {
         }
     }
 
-    /// Takes a lent buffer back.
+    /// Takes a lent receive buffer of a card back.
     pub(super) fn give(&mut self, place: usize, buf: Buf) {
         self.places[place].bufs.push(buf);
     }
 
-    /// Returns when the next packet arrives at a place.
+    /// Returns the time at which the next packet arrives at a card; `None` if none is on its way.
     pub(super) fn arrives_at(&self, place: usize) -> Option<Instant> {
         self.places[place].coming.keys().next().map(|(at, _)| *at)
     }
 
-    /// Adds a fault.
+    /// Adds a random fault: a silent card, a narrow path, or a repetition of old packets.
     pub(super) fn strike(&mut self) {
         let place = self.chance.within(0..=self.places.len() as u64 - 1) as usize;
         let lasts = [30, 300, 3_000, 8_000][self.chance.within(0..=3) as usize];

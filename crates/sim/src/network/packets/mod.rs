@@ -28,7 +28,7 @@ pub(crate) struct PacketNetwork {
     air: SharedAir,
     ends: Vec<PacketPort>,
     chance: Chance,
-    /// The key of all hosts, in every second network.
+    /// The key of all hosts, which seals the packets in every second network; `None` in the others.
     sealed: Option<Sealed>,
 }
 
@@ -85,7 +85,7 @@ impl PacketNetwork {
         port
     }
 
-    /// Sets the clock.
+    /// Sets the time that the network and its endpoints see.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.air.borrow_mut().now = now;
     }

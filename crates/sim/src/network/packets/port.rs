@@ -19,7 +19,7 @@ pub(crate) struct PacketPort {
     packets: Rc<RefCell<Packets<Wire>>>,
     settings: Rc<TransportSettings>,
     secrets: Rc<RefCell<Chance>>,
-    /// The number of buffers in which the user gets received bytes.
+    /// The number of buffers of the host in which its user gets received bytes.
     buffers: usize,
 }
 
@@ -38,17 +38,17 @@ impl PacketPort {
         PacketPort { air, place, packets, settings, secrets, buffers: count }
     }
 
-    /// Returns the endpoint.
+    /// Returns the `packets` endpoint of the host's present process.
     pub(crate) fn packets(&self) -> RefMut<'_, Packets<Wire>> {
         self.packets.borrow_mut()
     }
 
-    /// Sets the clock.
+    /// Sets the time that the network and its endpoints see.
     pub(crate) fn settle(&self, now: Instant) {
         self.air.borrow_mut().now = now;
     }
 
-    /// Returns the time of the last event.
+    /// Returns the present time of the network.
     pub(crate) fn now(&self) -> Instant {
         self.air.borrow().now
     }
@@ -58,7 +58,7 @@ impl PacketPort {
         self.place
     }
 
-    /// Returns when the host has something to do.
+    /// Returns the time at which the host has something to do next; `None` for never.
     pub(crate) fn arrives_at(&self) -> Option<Instant> {
         let arrives_at = self.air.borrow().arrives_at(self.place);
         [arrives_at, self.packets.borrow().wake_at()].into_iter().flatten().min()
