@@ -39,13 +39,13 @@ pub(crate) enum Told {
 /// The queues of a device: their number and sizes, and the server that they connect to.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    /// Number of queues.
+    /// Number of queues of the device.
     pub(crate) queues: u16,
-    /// Requests of each queue.
+    /// Maximum number of requests in flight on each queue.
     pub(crate) depth: u16,
     /// The identity of the first queue at the server.
     pub(crate) identity: u128,
-    /// The server.
+    /// The server with the volume, and the options of connections to it.
     pub(crate) server: Server,
     /// The namespace, whether changes are refused, and how long requests wait for an absent server.
     pub(crate) terms: Terms,

@@ -128,7 +128,7 @@ pub(crate) fn detach(
     Ok(())
 }
 
-/// Stops an unused device.
+/// Stops a device in the kernel's driver, unless somebody uses it.
 fn stop(control: &mut Control, device: u32) -> Result<(), String> {
     let place = path(device);
     let hold = usage::hold(device)?;

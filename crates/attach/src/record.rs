@@ -31,7 +31,7 @@ fn spin_micros() -> u64 {
     SPIN_MICROS
 }
 
-/// An attached device.
+/// The record of an attached device, for a successor of the process that serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The device's number: `N` of `/dev/ublkbN`.

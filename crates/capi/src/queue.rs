@@ -44,7 +44,7 @@ pub struct Queue {
 struct Inner {
     queue: nearflash::Queue,
     is_dead: bool,
-    /// Number of connections.
+    /// Number of connections of the queue.
     connections: usize,
     /// The caller's names of the requests in flight, by the tickets' indices.
     tags: Vec<u64>,

@@ -15,7 +15,7 @@ use crate::Version;
 pub struct Address {
     /// The endpoint at which the server listens.
     pub place: ServerEndpoint,
-    /// The protocol's version.
+    /// The version of protocol `reflex` (`?v=1` for version 1).
     pub version: Version,
     /// The trusted certificates of a TLS connection; `None` without TLS.
     pub trust: Option<Trust>,
@@ -115,7 +115,7 @@ pub enum AddressError {
     Scheme,
     /// The port is missing or invalid.
     Port,
-    /// The path is missing.
+    /// The path of the Unix socket is missing.
     Path,
     /// The interface or the address of the server's card is missing or invalid.
     Ethernet,

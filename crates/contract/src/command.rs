@@ -63,7 +63,7 @@ impl Range {
 /// then on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Reads the range.
+    /// Reads the blocks of the range.
     Read(Range),
     /// Writes the range; with `fua`, the data is durable before the reply.
     Write {

@@ -28,7 +28,7 @@ pub struct Geometry {
 pub struct Submission {
     /// The request's slot, which its [`Completion`] returns.
     pub slot: Slot,
-    /// The operation.
+    /// The command to carry out.
     pub command: Command,
     /// The payload, or room for the reply: at least [`Command::buffer_bytes`]. `None` if the
     /// command needs no buffer.
@@ -38,7 +38,7 @@ pub struct Submission {
 /// The end of a command.
 #[derive(Debug)]
 pub struct Completion {
-    /// The request's slot.
+    /// The slot of the submission that has ended.
     pub slot: Slot,
     /// The status of the command.
     pub status: Status,

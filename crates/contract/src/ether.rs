@@ -59,7 +59,7 @@ pub enum EtherVia {
     Xdp,
     /// By an AF_XDP socket, in the card's driver.
     Native,
-    /// By a packet socket.
+    /// By a packet socket (`packet(7)`), which needs no support of the card.
     Packet,
 }
 

@@ -39,7 +39,7 @@ pub enum End {
 }
 
 impl End {
-    /// All causes, in order.
+    /// All causes of a connection's end, in the order of the enumeration.
     pub const ALL: [End; 11] = [
         End::Peer,
         End::Network,
@@ -171,7 +171,7 @@ impl Happening {
         Happening::INSECURE[why.class()]
     }
 
-    /// Counts the event once.
+    /// Counts the event once in the table of the process.
     #[cold]
     pub fn count(self) {
         COUNTS[self as usize].fetch_add(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use crate::{
 /// A tenant's number within one epoch: the number is reused only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// The tenant's number.
+    /// The tenant's number on the whole server.
     pub tenant: TenantId,
     /// Number of times that the tenant's number was freed before.
     pub epoch: u32,
@@ -30,7 +30,7 @@ pub struct Member {
 /// A request of a connection to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The worker that asks.
+    /// The worker that asks on behalf of the connection.
     pub worker: u16,
     /// The connection for which the worker asks.
     pub conn: ConnId,
@@ -40,7 +40,7 @@ pub struct Ask {
     pub handle: u16,
     /// The connection's tenant by its access rule: the tenant that asks.
     pub asker: TenantId,
-    /// The requested operation.
+    /// The operation that the connection requests.
     pub wish: Wish,
 }
 
@@ -49,7 +49,7 @@ pub struct Ask {
 pub enum Wish {
     /// Registers a tenant by its name. An existing tenant is joined.
     Register {
-        /// The tenant's name.
+        /// The name of the tenant to register or join.
         name: Box<str>,
         /// The requested SLO; `None` for best effort.
         slo: Option<Slo>,
@@ -58,12 +58,12 @@ pub enum Wish {
     },
     /// Joins a tenant that an operator made.
     Enter {
-        /// The tenant's name.
+        /// The name of the tenant to join.
         name: Box<str>,
     },
     /// Changes the SLO of a tenant.
     Change {
-        /// The tenant.
+        /// The tenant whose SLO changes.
         member: Member,
         /// The new SLO; `None` for best effort.
         slo: Option<Slo>,
@@ -81,7 +81,7 @@ pub enum LimitedBy {
     /// No owner: nothing was refused for lack of rate.
     #[default]
     Nobody,
-    /// The requested SLO.
+    /// The SLO that is being requested.
     ThisSlo,
     /// A tenant that is already admitted.
     Tenant(TenantId),
@@ -124,17 +124,17 @@ impl Answer {
 pub enum Tell {
     /// Moves a connection to another worker. Exactly one [`Report::Moved`] follows.
     Move {
-        /// The connection.
+        /// The connection to move.
         conn: ConnId,
-        /// The destination worker.
+        /// The worker that the connection moves to.
         to: u16,
     },
     /// Moves any `count` connections to another worker, or as many of them as exist and can move. A
     /// later message about the same destination replaces this one.
     Give {
-        /// Number of connections.
+        /// Number of connections to move.
         count: u32,
-        /// The destination worker.
+        /// The worker that the connections move to.
         to: u16,
         /// Maximum number of concurrent moves. Each connection is paused until the moves before it
         /// have landed.
@@ -145,7 +145,7 @@ pub enum Tell {
     Relieve {
         /// The part of the load, in thousandths.
         permille: u16,
-        /// The destination worker.
+        /// The worker that the connections move to.
         to: u16,
         /// Maximum number of concurrent moves, as in [`Give`](Tell::Give).
         at_once: u16,
@@ -153,7 +153,7 @@ pub enum Tell {
     /// Lists the worker's connections from a position of its table on. Exactly one
     /// [`Report::Listed`] follows.
     List {
-        /// The first position.
+        /// The first position of the worker's table of connections to list.
         from: u32,
     },
     /// Hands over a connection from another worker. Exactly one `Landed` or `Returned` follows.
@@ -171,26 +171,26 @@ pub enum Tell {
     Returned(Box<Parcel>),
     /// Answers an [`Ask`]: exactly one answer each.
     Answer {
-        /// The connection that asked.
+        /// The connection on whose behalf the worker asked.
         conn: ConnId,
         /// The peer's identifier of the request.
         tag: Tag,
         /// The handle of the request.
         handle: u16,
-        /// The answer.
+        /// The control plane's answer.
         answer: Answer,
     },
     /// Announces that a tenant was removed, so that its handles are invalid. The worker ends the
     /// tenant's epoch.
     Leave {
-        /// The tenant.
+        /// The tenant that was removed.
         tenant: TenantId,
     },
     /// Sends a notice to a tenant's connections: the tenant demands more than its SLO.
     Renegotiate {
-        /// The tenant.
+        /// The tenant that demands more than its SLO.
         member: Member,
-        /// Measured requests per second.
+        /// The tenant's measured rate in requests per second.
         iops: u32,
         /// Measured share of reads in percent.
         read_percent: u8,
@@ -210,7 +210,7 @@ pub enum Tell {
     /// Exactly one [`Report::Ends`] follows: at once, or after landing if the connection is moving
     /// to another worker. A later message about the same connection replaces the time.
     End {
-        /// The connection.
+        /// The connection to end.
         conn: ConnId,
         /// Time at which the connection ends, whatever it has in flight.
         until: Instant,
@@ -220,11 +220,11 @@ pub enum Tell {
     Place {
         /// Number of the change, in the order of these messages.
         change: u64,
-        /// The namespace's number.
+        /// The number of the namespace that changes.
         number: NamespaceId,
         /// The new namespace; `None` to remove it.
         namespace: Option<Namespace>,
-        /// The namespace's name.
+        /// The name of the namespace that changes.
         name: Arc<str>,
     },
 }

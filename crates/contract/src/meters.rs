@@ -43,7 +43,7 @@ pub struct Meter {
     read_bytes: AtomicU64,
     /// Bytes of successful writes.
     written_bytes: AtomicU64,
-    /// Failed requests by status.
+    /// Failed requests of the tenant; the index is the status's number.
     failures: [AtomicU32; Status::ALL.len()],
     /// Times per stage of the sampled requests.
     stages: StageMeter,
@@ -67,11 +67,11 @@ pub struct Reading {
     pub read_bytes: u64,
     /// Bytes of successful writes.
     pub written_bytes: u64,
-    /// Failed requests by status.
+    /// Failed requests of the tenant; the index is the status's number.
     pub failures: [u32; Status::ALL.len()],
     /// Times per stage of the sampled requests.
     pub samples: Staged<u32>,
-    /// Successful reads by latency.
+    /// Successful reads by the narrow bucket of their latency.
     pub reads: Vec<u32>,
 }
 

@@ -13,7 +13,7 @@ pub struct Namespace {
     pub device: usize,
     /// First block on the device.
     pub first: u64,
-    /// Size in blocks.
+    /// Size of the namespace in blocks of 512 bytes.
     pub blocks: u64,
     /// `true` if all writes are refused.
     pub read_only: bool,

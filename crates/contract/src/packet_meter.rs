@@ -15,9 +15,9 @@ const COUNTERS: usize = 9;
 /// The counters of a worker's packets, in total. All but the associations only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketReading {
-    /// Packets that arrived.
+    /// Packets that arrived from clients.
     pub received: u64,
-    /// Packets that left.
+    /// Packets that were sent to clients.
     pub sent: u64,
     /// Pieces of messages that were sent again, because their packets were lost or refused.
     pub resent: u64,
@@ -31,7 +31,7 @@ pub struct PacketReading {
     pub no_room: u64,
     /// Packets of strangers that were dropped because too many came.
     pub too_many: u64,
-    /// Current number of associations.
+    /// Current number of associations with clients.
     pub associations: u64,
 }
 

@@ -68,7 +68,7 @@ pub struct ParcelGrant {
 pub struct ParcelPlace {
     /// The tenant of the client.
     pub tenant: TenantId,
-    /// The client's identifier.
+    /// The client's identifier, by which its connections belong together.
     pub client: u128,
     /// The client's number for the connection.
     pub connection: u32,
@@ -93,7 +93,7 @@ pub struct ParcelRequest {
     pub command: Command,
     /// The namespace of the command.
     pub namespace: NamespaceId,
-    /// The device's number.
+    /// The number of the device that the namespace is on.
     pub device: u8,
     /// The first block on the device.
     pub lba: u64,

@@ -15,7 +15,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The largest weight.
+    /// The largest weight of a best-effort tenant.
     pub const WEIGHT_MAX: u32 = 1_000;
 
     /// The largest cap in tokens per second.

@@ -19,7 +19,7 @@ pub type Tag = u64;
 /// The rights of a connection to a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rights {
-    /// Right to read.
+    /// `true` if the connection may read.
     pub read: bool,
     /// Right to write, discard and write zeroes.
     pub write: bool,
@@ -45,7 +45,7 @@ pub struct Request {
     pub namespace: Option<NamespaceId>,
     /// The connection's handle on the tenant that is charged; zero for the connection's own tenant.
     pub tenant: u16,
-    /// The command.
+    /// The command, with its range in the namespace.
     pub command: Command,
     /// Bytes of payload that follow as [`Event::Payload`], also if the request is refused.
     pub payload_bytes: usize,
@@ -247,7 +247,7 @@ pub enum Notice {
     Renegotiate {
         /// The tenant's handle on this connection.
         tenant: u16,
-        /// Measured requests per second.
+        /// The tenant's measured rate in requests per second.
         iops: u32,
         /// Measured share of reads in percent.
         read_percent: u8,

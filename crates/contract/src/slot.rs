@@ -132,7 +132,7 @@ impl<T> SlotTable<T> {
         })
     }
 
-    /// Returns all entries, mutable.
+    /// Returns all entries of the table, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
     }

@@ -13,14 +13,14 @@ use crate::latency::{COARSE_BUCKETS, CoarseBucket};
 pub enum Stage {
     /// From its last byte received to its submission to the device: mostly in the scheduler.
     Scheduler,
-    /// At the device.
+    /// From its submission to the device to its completion there.
     Device,
     /// From its reply handed to the socket until the network has taken it. Reads only.
     Reply,
 }
 
 impl Stage {
-    /// All stages, in order.
+    /// All stages of a request, in the order in which it goes through them.
     pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
 }
 

@@ -1,4 +1,4 @@
-//! Time as an argument.
+//! Instants: times of a monotonic clock that are passed as arguments.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;

@@ -40,7 +40,7 @@ pub enum Seam {
 }
 
 impl Seam {
-    /// All points, in order.
+    /// All points on the path of a request, in order.
     pub const ALL: [Seam; 10] = [
         Seam::Received,
         Seam::Admitted,
@@ -62,7 +62,7 @@ pub struct Trace {
     pub tenant: TenantId,
     /// The index of its connection.
     pub connection: u32,
-    /// The namespace.
+    /// The namespace of the request.
     pub namespace: NamespaceId,
     /// The kind of its command.
     pub kind: Kind,

@@ -103,7 +103,7 @@ pub enum CloseReason {
     Peer,
     /// The peer reset the connection, or the network failed (the number is the system's error).
     Reset(i32),
-    /// [`Streams::close`] was called.
+    /// This end closed the connection by [`Streams::close`].
     Local,
     /// A dial failed (the number is the system's error).
     Unreachable(i32),
@@ -118,7 +118,7 @@ pub enum NetEvent {
     Opened {
         /// The connection's identifier from now on.
         conn: ConnId,
-        /// The peer's address.
+        /// The address of the peer that the connection leads to.
         peer: Peer,
         /// The listener that accepted the connection; `None` for a dialled connection.
         listener: Option<ListenerId>,
@@ -129,31 +129,31 @@ pub enum NetEvent {
     /// Bytes arrived. `buf` is lent: the receiver of the event returns it with [`Streams::give`]
     /// after processing the bytes.
     Received {
-        /// The connection.
+        /// The connection that the bytes arrived on.
         conn: ConnId,
         /// The buffer, whose first `len` bytes have arrived.
         buf: Buf,
-        /// Number of bytes.
+        /// Number of bytes that have arrived in the buffer.
         len: usize,
     },
     /// A [`Streams::receive_into`] has ended: its buffer, with bytes or without. `len` is smaller
     /// than requested if no more bytes had arrived. `len` is zero if the connection was paused, was
     /// told to be still, or ends.
     Filled {
-        /// The connection.
+        /// The connection whose bytes were to be received.
         conn: ConnId,
         /// The buffer that was lent.
         buf: Buf,
         /// Offset of the bytes in the buffer, as requested.
         at: usize,
-        /// Number of bytes.
+        /// Number of bytes that were received into the buffer.
         len: usize,
     },
     /// The body of a frame has left; its buffer returns to the pool that it came from.
     Sent {
-        /// The connection.
+        /// The connection on which the frame was sent.
         conn: ConnId,
-        /// The frame's body.
+        /// The buffer with the frame's body.
         buf: Buf,
     },
     /// The connection is gone, and no further event of it follows. All buffers of its frames have
@@ -162,7 +162,7 @@ pub enum NetEvent {
     /// A peer that shuts its sending direction has ended the connection, even if it would still
     /// read: there are no half-closed connections.
     Closed {
-        /// The connection.
+        /// The connection that is gone.
         conn: ConnId,
         /// The reason for the end.
         reason: CloseReason,
@@ -352,7 +352,7 @@ pub trait Transport: Streams + Migrate {
     /// had sent before that end and that were not received are dropped.
     fn pause(&mut self, conn: ConnId);
 
-    /// Resumes receiving from `conn`.
+    /// Resumes receiving from `conn` after [`pause`](Transport::pause).
     fn resume(&mut self, conn: ConnId);
 
     /// Returns the number of bytes of frames that are queued on `conn` and not yet taken by the
@@ -375,7 +375,7 @@ pub trait Transport: Streams + Migrate {
     /// bounded time, then `Closed` comes.
     fn finish(&mut self, conn: ConnId);
 
-    /// Stops accepting connections.
+    /// Stops accepting connections at all listeners of this worker.
     fn stop_listening(&mut self);
 }
 

@@ -103,7 +103,7 @@ impl WorkReading {
 /// A worker's counters of one namespace.
 #[derive(Debug, Default, FromZeros)]
 pub struct NamespaceMeter {
-    /// The successful requests.
+    /// The counters of the successful requests to the namespace.
     pub work: WorkMeter,
     /// The number of the namespace's device.
     device: AtomicU32,

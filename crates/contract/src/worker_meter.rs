@@ -55,7 +55,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// All errors, in order.
+    /// All errors of devices, in the order of the enumeration.
     pub const ALL: [DeviceError; 3] =
         [DeviceError::Media, DeviceError::NoSpace, DeviceError::ReadOnly];
 
@@ -88,7 +88,7 @@ pub struct DeviceMeter {
 pub struct DeviceReading {
     /// Requests that ended with an error of the device, by [`DeviceError`].
     pub errors: [u32; DeviceError::ALL.len()],
-    /// The flow of tokens.
+    /// The flow of tokens at the device, in nano-units.
     pub tokens: Tokens,
     /// Requests that are at the device now.
     pub submitted: u32,
@@ -168,7 +168,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts, in order.
+    /// All parts of a worker's time, in order.
     pub const ALL: [Part; 6] =
         [Part::Network, Part::Protocol, Part::Scheduling, Part::Device, Part::Kernel, Part::Upkeep];
 }
@@ -185,7 +185,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All protocols, in order.
+    /// All protocols of connections, in order.
     pub const ALL: [Protocol; 3] = [Protocol::Reflex, Protocol::NvmeTcp, Protocol::Nbd];
 }
 
@@ -194,7 +194,7 @@ impl Protocol {
 pub struct Gauges {
     /// Open connections by [`Protocol`].
     pub protocols: [u32; Protocol::ALL.len()],
-    /// Requests in flight.
+    /// Requests in flight at the worker.
     pub in_flight: u32,
     /// Buffers that are taken from the pool.
     pub buffers: u32,
@@ -213,11 +213,11 @@ pub struct WorkerMeter {
     waited_nanos: AtomicU64,
     /// Nanoseconds of the timed turns, by [`Part`].
     parts: [AtomicU64; Part::ALL.len()],
-    /// Failed requests by status.
+    /// Failed requests of the worker; the index is the status's number.
     failures: [AtomicU32; Status::ALL.len()],
     /// Connections that have ended, by cause.
     ends: [AtomicU32; End::ALL.len()],
-    /// Number of connections.
+    /// Number of the worker's connections.
     connections: AtomicU32,
     /// Connections that have left for other workers and landed there.
     moved: AtomicU32,
@@ -245,7 +245,7 @@ pub struct WorkerReading {
     pub waited_nanos: u64,
     /// Nanoseconds of the timed turns, by [`Part`].
     pub parts: [u64; Part::ALL.len()],
-    /// Failed requests by status.
+    /// Failed requests of the worker; the index is the status's number.
     pub failures: [u32; Status::ALL.len()],
     /// Connections that have ended, by [`End`].
     pub ends: [u32; End::ALL.len()],
@@ -338,7 +338,7 @@ impl WorkerMeter {
         (self.busy_nanos.load(Ordering::Relaxed) / 1_000) as u32
     }
 
-    /// Returns the counters.
+    /// Returns the present values of the worker's counters and gauges.
     pub fn read(&self) -> WorkerReading {
         let wide = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let narrow = |counter: &AtomicU32| counter.load(Ordering::Relaxed);

@@ -32,7 +32,7 @@ pub(crate) enum Verdict {
 /// The measured figures of a tenant in one window, by which its SLO is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Observed {
-    /// Reads answered.
+    /// Reads of the tenant that were answered in the window.
     pub(crate) reads: u64,
     /// Reads whose latency was within the bound, interpolated within a histogram bucket.
     pub(crate) within: f64,

@@ -93,7 +93,7 @@ pub struct WorkerFlow {
     /// Connections since the start that left for other workers, that stayed although they were to
     /// leave, and that arrived.
     pub moves: [u64; 3],
-    /// The current gauges.
+    /// The worker's gauges, as it last told them.
     pub gauges: Gauges,
     /// The activity in the last window.
     pub last: WorkerWindow,
@@ -102,13 +102,13 @@ pub struct WorkerFlow {
 /// The activity of a worker in the last window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerWindow {
-    /// Requests per second.
+    /// The worker's successful requests per second.
     pub iops: f64,
     /// Bytes read, and bytes written, per second.
     pub byte_rates: [f64; 2],
     /// Times of sampled reads, as a histogram for each [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
-    /// Turns per second.
+    /// Turns of the worker per second that did work.
     pub turn_rate: f64,
     /// Share of the window in which the worker was busy, 0 to 1.
     pub busy_share: f64,

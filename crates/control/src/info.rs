@@ -40,37 +40,37 @@ pub enum Refusal {
     Taken(String),
     /// There is no tenant of this name.
     NoTenant {
-        /// The unknown name.
+        /// The name that no tenant has.
         name: String,
-        /// The first existing names.
+        /// The first names of existing tenants.
         known: Vec<String>,
-        /// Number of further names.
+        /// Number of existing tenants beyond those in `known`.
         others: usize,
     },
     /// There is no such device.
     NoDevice {
-        /// The unknown name.
+        /// The name that no device has.
         name: String,
-        /// The existing names.
+        /// The names of all devices.
         known: Vec<String>,
     },
     /// The device is in use, so it cannot be removed.
     DeviceInUse {
-        /// Name of the device.
+        /// Name of the device that is in use.
         name: String,
         /// Description of the device's user.
         by: String,
     },
     /// The configuration names the tenant, so it cannot be removed while the server runs.
     InUse {
-        /// Name of the tenant.
+        /// Name of the tenant that is in use.
         name: String,
         /// The configuration item that names it.
         by: String,
     },
     /// The table of tenants is full.
     TableFull {
-        /// Capacity of the table.
+        /// Capacity of the table, in tenants.
         tenants_max: usize,
     },
     /// Clients of one tenant have made the maximum number of tenants.
@@ -82,14 +82,14 @@ pub enum Refusal {
     Upgrading,
     /// The device has no model, so it cannot promise a latency.
     NoModel {
-        /// The device.
+        /// Name of the device without a model.
         device: String,
     },
     /// The device's model has no rates for this percentile.
     NotMeasured {
-        /// The device.
+        /// Name of the device whose model lacks the rates.
         device: String,
-        /// The percentile.
+        /// The percentile of the requested SLO.
         percentile: Percentile,
     },
     /// The device's model has no rate for such a low latency.
@@ -252,7 +252,7 @@ pub enum Verdict {
 /// The origin of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The configuration.
+    /// The configuration file of the server.
     Configured,
     /// An operator, while the server ran.
     Operator,
@@ -286,7 +286,7 @@ pub struct TenantInfo {
     pub class: Class,
     /// The device on which the SLO holds.
     pub device: String,
-    /// The promise.
+    /// The promise to the tenant: an SLO, or a share.
     pub promise: Promise,
     /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,

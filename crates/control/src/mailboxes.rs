@@ -90,11 +90,11 @@ pub(crate) struct Mailboxes {
 /// The outcome of a wait for messages.
 #[derive(Debug)]
 pub(crate) enum Waited {
-    /// A message has come.
+    /// A message of a worker has come.
     Came(Mail),
     /// The time has passed without a message.
     Nothing,
-    /// All workers are gone.
+    /// All workers have ended, so no message will come.
     Deserted,
 }
 

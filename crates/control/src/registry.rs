@@ -80,7 +80,7 @@ impl TenantRegistry {
         }
     }
 
-    /// Returns the devices.
+    /// Returns the devices that the tenants share.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }

@@ -64,7 +64,7 @@ pub struct WorkerLoad {
 /// A step of the sizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizingStep {
-    /// Does nothing.
+    /// Leaves the workers and their connections as they are.
     Stay,
     /// Activates one more worker.
     Add,

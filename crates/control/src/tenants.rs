@@ -43,7 +43,7 @@ impl Tenants {
         self.registry.lock().expect("no holder of this lock panics")
     }
 
-    /// Returns the present time.
+    /// Returns the present time on the clock that the workers use as well.
     pub fn now(&self) -> Instant {
         (self.clock)()
     }

@@ -4,7 +4,7 @@
 use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
 use qos::Usage;
 
-/// Units per token.
+/// Number of units in a token: 100.
 pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
 
 /// The sums of a tenant's work since its registration, as far as windows have ended.
@@ -14,7 +14,7 @@ pub struct TenantTotals {
     pub requests: [u64; 3],
     /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
-    /// Failed requests by status.
+    /// Failed requests of the tenant; the index is the status's number.
     pub failures: [u64; Status::ALL.len()],
     /// Successful reads by the coarse bucket of their latency.
     pub latency: Coarse<u64>,

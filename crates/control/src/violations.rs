@@ -32,7 +32,7 @@ pub(crate) struct Violation {
     pub(crate) slo: Slo,
     /// The highest latency of a window, at the percentile of the promise, in microseconds.
     pub(crate) worst_us: f64,
-    /// Number of late windows.
+    /// Number of windows, of a second each, in which the tenant was late.
     pub(crate) windows: u32,
     /// Number of late windows in which workers waited for processors.
     pub(crate) starved: u32,

@@ -41,7 +41,7 @@ pub(crate) struct Habits {
     pub(crate) think: RangeInclusive<u64>,
 }
 
-/// A request in flight.
+/// A request in flight of the client, as far as the model must know of it.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Data {
@@ -57,7 +57,7 @@ enum Pending {
     Unregister,
 }
 
-/// A well-behaved client.
+/// A well-behaved client of protocol `reflex`.
 pub(crate) struct Steady {
     number: usize,
     initiator: Initiator<Port>,

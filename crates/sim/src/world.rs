@@ -201,7 +201,7 @@ impl World {
         self.drives = vec![Drive { hot: true, ..Drive::default() }; parties];
     }
 
-    /// Adds the attached volumes.
+    /// Adds the plan's attached volumes to the good clients of the world.
     fn attach(&mut self, plan: &Plan, arena: &mut Arena) {
         let sizes = Sizes { connections_max: 64, frames_max: 64 };
         let buffers = SizeClass { bytes: 16 << 10, count: 8 };

@@ -32,11 +32,11 @@ pub enum BlockOperation {
 /// A request of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// The operation.
+    /// The operation that the request asks for.
     pub operation: BlockOperation,
     /// First sector of 512 bytes.
     pub sector: u64,
-    /// Number of sectors.
+    /// Number of sectors of 512 bytes.
     pub sectors: u32,
     /// `true` if the request is to be durable before its completion.
     pub is_durable: bool,

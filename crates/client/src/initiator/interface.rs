@@ -71,14 +71,14 @@ pub struct Done {
 pub enum Report {
     /// A connection is ready for requests; version 2 gives the server's limits.
     Connected {
-        /// Index of the connection.
+        /// Index of the connection, below [`Options::connections`].
         link: usize,
         /// The server's answer to the hello; `None` with version 1.
         hello: Option<HelloReply>,
     },
     /// A connection, or an attempt to make one, ended. The initiator dials again after a pause.
     Lost {
-        /// Index of the connection.
+        /// Index of the connection, below [`Options::connections`].
         link: usize,
         /// The reason for the loss.
         why: Loss,
@@ -91,9 +91,9 @@ pub enum Report {
     Pong(Ticket, Status),
     /// The server sent a notice.
     Notice {
-        /// Index of the connection.
+        /// Index of the connection on which the notice came.
         link: usize,
-        /// The notice.
+        /// The notice of the server.
         notice: Notice,
     },
 }
@@ -203,7 +203,7 @@ pub struct Options {
     pub connections: usize,
     /// Maximum number of requests in flight over all connections, at most 65 536.
     pub in_flight_max: usize,
-    /// The protocol's version.
+    /// The version of protocol `reflex` to speak.
     pub version: Version,
     /// The initiator's identifier for its lifetime, so that a new connection waits until the server
     /// has ended the old one's requests. The identifier must differ from every other initiator's.
@@ -234,7 +234,7 @@ pub struct Options {
     /// Maximum time for a dial and for the hello. Also the maximum time that a server may stay
     /// silent while it owes an answer.
     pub silence_max: Duration,
-    /// Seed of the jitter.
+    /// Seed of the random part of the pauses before dialling again.
     pub seed: u64,
     /// Changes that no flush has made durable, shared by all initiators of one volume.
     pub durability: Arc<Durability>,

@@ -38,7 +38,7 @@ impl LinkState {
     }
 }
 
-/// One of the initiator's connections to the server, over successive connections of the transport.
+/// A connection of the initiator to the server, over successive connections of the transport.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: LinkState,

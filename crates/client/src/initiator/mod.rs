@@ -120,7 +120,7 @@ impl<T: Dial> Initiator<T> {
             && !self.requests.has_orphans()
     }
 
-    /// Returns the transport.
+    /// Returns the transport over which the initiator sends and receives.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }

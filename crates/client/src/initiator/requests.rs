@@ -428,7 +428,7 @@ impl Requests {
         }
     }
 
-    /// Drains the reports.
+    /// Removes and returns the reports that wait to be read.
     pub(super) fn reports(&mut self) -> impl Iterator<Item = Report> + '_ {
         self.reports.drain(..)
     }

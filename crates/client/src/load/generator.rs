@@ -33,13 +33,13 @@ pub struct Shape {
     pub read_percent: u8,
     /// Size of a request in bytes, a multiple of 512.
     pub request_bytes: usize,
-    /// Number of connections.
+    /// Number of lanes: connections, if the path has connections.
     pub lanes: usize,
     /// Number of requests in flight on each connection.
     pub queue_depth: usize,
     /// The rule for the send times.
     pub pace: Pace,
-    /// The order of addresses.
+    /// The order in which requests visit the addresses of the span.
     pub pattern: Pattern,
     /// First block of the span.
     pub first_lba: u64,
@@ -140,7 +140,7 @@ impl Chooser {
 
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    /// The intended send time.
+    /// The time at which the request was to be sent, from which its latency counts.
     intended: Instant,
     command: Command,
     lane: usize,

@@ -19,7 +19,7 @@ pub struct Ended {
     pub buf: Option<Buf>,
 }
 
-/// A destination of requests.
+/// A destination of the load generator's requests: a server or a local device.
 pub trait Path {
     /// Returns the maximum number of requests in flight; every index is below it.
     fn in_flight_max(&self) -> usize;
@@ -39,7 +39,7 @@ pub trait Path {
     /// path must have room. Returns the request's index, which no other request in flight has.
     fn submit(&mut self, now: Instant, lane: usize, command: Command, buf: Option<Buf>) -> usize;
 
-    /// Starts the submitted requests.
+    /// Starts the requests that were submitted since the last call.
     fn flush(&mut self, now: Instant);
 
     /// Appends the ended requests. Returns `true` if anything happened.

@@ -2,7 +2,7 @@
 
 use crate::Random;
 
-/// The order of addresses.
+/// The order in which a load visits the addresses of its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pattern {
     /// All places are equally likely.

@@ -43,11 +43,11 @@ impl Side {
 /// The measurements of one or several generators over some time.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Reads.
+    /// Count and latencies of reads, without the probe's.
     pub read: Side,
-    /// Writes.
+    /// Count and latencies of writes.
     pub write: Side,
-    /// The unloaded probe's reads.
+    /// Count and latencies of the reads of the unloaded probe.
     pub probe: Side,
     /// Number of failed requests.
     pub errors: u64,

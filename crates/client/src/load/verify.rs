@@ -76,7 +76,7 @@ pub struct Failure {
 pub enum Found {
     /// Zeroes, though the write with generation `settled` was acknowledged.
     Zeroes {
-        /// The oldest allowed generation.
+        /// The oldest generation that the read may find.
         settled: u32,
     },
     /// Bytes that no run wrote, where this run has not written yet: data from before it.
@@ -91,9 +91,9 @@ pub enum Found {
         /// Number of bytes of the first generation, including the following bytes that are equal in
         /// both.
         bytes: u16,
-        /// Generation of the beginning.
+        /// The generation at the sector's beginning; zero for zeroes.
         first: u32,
-        /// Generation of the end.
+        /// The generation at the sector's end; zero for zeroes.
         rest: u32,
     },
     /// The contents of another sector.
@@ -104,16 +104,16 @@ pub enum Found {
     /// The data of a write, counted by its generation, that is older than the last acknowledged one
     /// or newer than any that was sent.
     Generation {
-        /// The generation found.
+        /// The generation found in the sector.
         generation: u32,
-        /// The oldest allowed generation.
+        /// The oldest generation that the read may find.
         oldest: u32,
-        /// The newest allowed generation.
+        /// The newest generation that the read may find.
         newest: u32,
     },
     /// Data of an earlier run, though the write with generation `settled` was acknowledged.
     EarlierRun {
-        /// The oldest allowed generation.
+        /// The oldest generation that the read may find.
         settled: u32,
     },
 }

@@ -34,9 +34,9 @@ const DOUBLINGS_MAX: u32 = 7;
 /// The options of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentOptions {
-    /// The export's name.
+    /// Name of the export to connect to.
     pub export: String,
-    /// The number of connections.
+    /// Number of connections to the export.
     pub connections: usize,
     /// The most requests in flight on a connection.
     pub queue_depth: usize,
@@ -61,14 +61,15 @@ enum Phase {
     Resting { until: Instant },
     /// Connections choose the export. The last of them or the clock ends this state.
     Rising { until: Instant },
-    /// Requests flow.
+    /// All connections have chosen the export, and requests are sent. The loss of a connection ends
+    /// this state.
     Up,
     /// Connections are being closed. The end of the last connection, or the return of the last
     /// payload, ends this state.
     Falling { why: NbdLoss },
 }
 
-/// One connection to the export, and the requests in flight on it.
+/// A connection to the export, and the requests in flight on it.
 #[derive(Debug)]
 struct Line {
     /// The transport's identifier of the connection, while there is one.
@@ -82,7 +83,7 @@ struct Line {
     lent: VecDeque<usize>,
 }
 
-/// A request in flight.
+/// A request that was given to the attachment and has not ended.
 #[derive(Debug)]
 struct Flight {
     command: Command,

@@ -17,7 +17,7 @@ const NQN_PREFIX: &str = "nqn.";
 pub struct NvmeAddress {
     /// The endpoint at which the server listens, `HOST:PORT`; an IPv6 address is in brackets.
     pub place: String,
-    /// The subsystem's qualified name.
+    /// The qualified name of the subsystem to connect to.
     pub subsystem: String,
     /// The namespace identifier (`nsid=N`); 1 by default.
     pub nsid: u32,

@@ -34,7 +34,7 @@ impl QueueConnection {
     }
 }
 
-/// A request in flight.
+/// A request on the queue that has not ended.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) command: Command,

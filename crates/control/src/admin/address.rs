@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
-    /// A Unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
     /// An address and port of the loopback interface, without TLS.
     Tcp(SocketAddr),
@@ -18,7 +18,7 @@ pub enum AdminAddress {
     Tls {
         /// The host's name, which its certificate must contain, or its address.
         host: String,
-        /// The port.
+        /// The port of the admin API on the host.
         port: u16,
     },
 }

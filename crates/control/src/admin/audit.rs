@@ -108,7 +108,7 @@ pub struct Record {
     /// The object's values after the change, as far as they differ from the values before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
-    /// The outcome.
+    /// The outcome of the request for a change.
     pub outcome: Outcome,
     /// The HTTP status of the answer; `None` for a change by other means than HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]

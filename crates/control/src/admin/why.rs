@@ -57,7 +57,7 @@ pub struct StageTime {
 pub struct Diagnosis {
     /// Name of the tenant.
     pub tenant: String,
-    /// The cause.
+    /// The cause of the tenant's latency or rate.
     pub cause: Cause,
     /// The cause in a sentence, with its figures.
     pub verdict: String,
@@ -78,7 +78,7 @@ pub struct Diagnosis {
 /// The evidence of a diagnosis.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// The tenant.
+    /// The tenant to diagnose, with its measurements.
     pub tenant: &'a TenantStatus,
     /// The device of the tenant's SLO.
     pub device: &'a DeviceStatus,

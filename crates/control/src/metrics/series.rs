@@ -57,11 +57,11 @@ impl Shape {
 pub struct Family {
     /// Name without [`PREFIX`](super::PREFIX), and without the format's suffix for counters.
     pub name: &'static str,
-    /// Type of the metrics.
+    /// The type of the family: counter, gauge or histogram.
     pub shape: Shape,
-    /// Names of the labels.
+    /// Names of the labels of each series, in the order of their values.
     pub labels: &'static [&'static str],
-    /// Description of the metrics.
+    /// Description of the family in the text of a scrape and in the documentation.
     pub help: &'static str,
     /// The function that writes the series.
     pub(super) write: fn(&Snapshot, &mut Series<'_>) -> fmt::Result,

@@ -14,7 +14,7 @@ use crate::{Measured, Tenants};
 /// Maximum number of tenants that are read under one lock of the registry.
 const CHUNK: usize = 128;
 
-/// A tenant's figures.
+/// The figures of one tenant, or the sum of those without series of their own.
 #[derive(Clone, Debug)]
 pub(super) struct OfTenant {
     pub(super) name: String,

@@ -12,7 +12,7 @@ use contract::Buf;
 enum Stage {
     /// The kernel, until a process takes it.
     Waiting,
-    /// A process.
+    /// The process that serves the device.
     Served,
     /// A process, which has called the kernel about the request. The call takes effect with the
     /// next system call.

@@ -63,7 +63,7 @@ pub(crate) struct Habits {
     pub(crate) seed: u64,
 }
 
-/// A well-behaved client.
+/// A well-behaved NBD client with some connections to one export.
 pub(crate) struct NbdPeer {
     number: usize,
     port: Port,

@@ -31,7 +31,7 @@ impl StreamPort {
         self.network.borrow().now
     }
 
-    /// Kills the host's process.
+    /// Kills the host's process: its connections are reset, and its unsent bytes are dropped.
     pub(crate) fn kill(&self, now: Instant) {
         self.network.borrow_mut().kill(self.host, now);
     }

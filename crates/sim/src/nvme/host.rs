@@ -77,7 +77,7 @@ pub(crate) struct Habits {
     pub(crate) seed: u64,
 }
 
-/// A well-behaved host.
+/// A well-behaved NVMe host with one controller of the server.
 pub(crate) struct NvmeHost {
     number: usize,
     port: Port,

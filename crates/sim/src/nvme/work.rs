@@ -27,9 +27,9 @@ pub(super) struct Work {
     pub(super) compares: bool,
     /// `true` if the payload travels in its capsule, as far as it fits.
     pub(super) in_capsule: bool,
-    /// The payload to send.
+    /// The payload to send with the request's commands; empty if they have none.
     pub(super) payload: Vec<u8>,
-    /// The received data.
+    /// The data received in answer to the request.
     pub(super) data: Vec<u8>,
     /// The identifiers of its commands, once they were sent.
     pub(super) names: Vec<CommandId>,

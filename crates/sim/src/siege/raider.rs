@@ -60,7 +60,7 @@ impl Ruse {
     }
 }
 
-/// One of the attacker's places for a connection, which is dialled anew after each end.
+/// A place for one connection of the attacker, which is dialled anew after each end.
 struct Line {
     ruse: Ruse,
     version: u8,
