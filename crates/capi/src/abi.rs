@@ -9,13 +9,13 @@ pub const NF_NAMESPACE: u32 = 1;
 /// Flag of [`Options`]: payloads have checksums on the network.
 pub const NF_CHECKSUMS: u32 = 2;
 
-/// Code of [`Op`]: read.
+/// Code of [`Op`]: read blocks.
 pub const NF_READ: u16 = 0;
-/// Code of [`Op`]: write.
+/// Code of [`Op`]: write blocks.
 pub const NF_WRITE: u16 = 1;
 /// Code of [`Op`]: make acknowledged writes durable.
 pub const NF_FLUSH: u16 = 2;
-/// Code of [`Op`]: discard.
+/// Code of [`Op`]: discard blocks, which then read as zeroes.
 pub const NF_DISCARD: u16 = 3;
 /// Code of [`Op`]: write zeroes.
 pub const NF_WRITE_ZEROES: u16 = 4;
@@ -39,7 +39,7 @@ pub struct Options {
     pub flags: u32,
     /// Number of the namespace, with the flag `NF_NAMESPACE`.
     pub nsid: u32,
-    /// Number of connections.
+    /// Number of connections to the server.
     pub connections: u32,
     /// Maximum number of requests in flight.
     pub in_flight_max: u32,
@@ -49,13 +49,13 @@ pub struct Options {
     pub spin_ns: i64,
     /// The tenant of the connections, or null.
     pub tenant: *const c_char,
-    /// Credentials, or null.
+    /// Credentials for the server, or null for none.
     pub token: *const c_void,
     /// Size of the credentials in bytes.
     pub token_bytes: usize,
 }
 
-/// A request.
+/// A request to submit to a queue, as C programs fill it in.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Op {
@@ -67,9 +67,9 @@ pub struct Op {
     pub connection: u16,
     /// The stream in which barriers order the request.
     pub stream: u16,
-    /// Offset in bytes.
+    /// Offset in the namespace in bytes, a multiple of 512.
     pub offset: u64,
-    /// Size in bytes.
+    /// Size of the range in bytes, a multiple of 512.
     pub bytes: u64,
     /// The payload of a write, or room for the data of a read.
     pub data: *mut c_void,
@@ -93,7 +93,7 @@ pub struct Done {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Properties {
-    /// Size in bytes.
+    /// Size of the namespace in bytes.
     pub bytes: u64,
     /// Maximum size of an atomic write in bytes; zero for none.
     pub atomic_bytes_max: u64,
@@ -132,7 +132,7 @@ impl From<Info> for Properties {
 pub struct Slo {
     /// Tail read latency in microseconds; zero: best effort.
     pub latency_us: u32,
-    /// Guaranteed requests per second.
+    /// Guaranteed requests per second of the tenant.
     pub iops: u32,
     /// Size of a typical request in bytes; zero means 4 096.
     pub request_bytes: u32,
@@ -171,7 +171,7 @@ pub struct Promise {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Notice {
-    /// Measured requests per second.
+    /// The tenant's measured rate in requests per second.
     pub iops: u32,
     /// Measured share of reads in percent.
     pub read_percent: u32,

@@ -13,7 +13,7 @@ pub(crate) struct Detail {
     pub(crate) number: usize,
     /// The current tenant of the number, and its sums.
     pub(crate) tenant: Option<(TenantInfo, TenantTotals)>,
-    /// The sums of the number's earlier tenants, if they did anything.
+    /// The sums of the number's earlier tenants, `None` if they did nothing.
     pub(crate) departed: Option<TenantTotals>,
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn detailed(
     (each.filter(|of| of.tenant.is_some() || of.departed.is_some()).collect(), next)
 }
 
-/// Returns the tenants of the `count` numbers from `from` on, and the number to continue with;
-/// `None` if there are no more.
+/// Returns the tenants that have one of the `count` numbers from `from` on, and the number to
+/// continue with; `None` if there are no more.
 pub(crate) fn listed(
     registry: &TenantRegistry,
     from: usize,
@@ -48,8 +48,8 @@ pub(crate) fn listed(
     (some.filter_map(info).collect(), next)
 }
 
-/// Returns the `count` numbers from `from` on, and the number to continue with; `None` if there are
-/// no more.
+/// Returns the `count` tenant numbers from `from` on, and the number to continue with; `None` if
+/// there are no more.
 fn numbers(
     registry: &TenantRegistry,
     from: usize,

@@ -22,7 +22,7 @@ pub(crate) const KEPT_MAX: usize = 500;
 /// Number of violations that are logged as they begin or end, in one window.
 const LINES_MAX: usize = 8;
 
-/// A violation of a promise.
+/// A period in which a promise to a tenant was broken.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Violation {
     pub(crate) tenant: String,
@@ -78,7 +78,7 @@ impl Violations {
     }
 
     /// Ends the window: logs the violations that began, and ends those that are over. `starved` is
-    /// true if workers waited for processors.
+    /// `true` if workers waited for processors in it.
     pub(crate) fn end_window(&mut self, starved: bool, now: Instant) {
         for open in self.open.values_mut().filter(|open| open.late_at == now) {
             open.starved += u32::from(starved);
@@ -143,7 +143,7 @@ pub(crate) struct Late<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) device: &'a str,
     pub(crate) slo: Slo,
-    /// The latency at the percentile of the SLO, in microseconds.
+    /// The tenant's read latency in the window, at the percentile of its SLO, in microseconds.
     pub(crate) us: f64,
 }
 

@@ -5,7 +5,7 @@ use contract::{Coarse, Protocol, Reading, Stage, Staged, WorkReading, coarse_edg
 /// The sums of successful requests, for example those of a worker or a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Number of reads, writes and others.
+    /// Numbers of successful reads, writes and other requests.
     pub requests: [u64; 3],
     /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
@@ -33,7 +33,7 @@ impl Work {
         (iops, self.bytes.map(|bytes| bytes as f64 / seconds))
     }
 
-    /// Returns the times per stage of the sampled reads.
+    /// Returns the histograms of the sampled reads' times, one for each [`Stage`].
     pub(crate) fn reads(&self) -> [Coarse<u64>; Stage::ALL.len()] {
         self.samples[0]
     }

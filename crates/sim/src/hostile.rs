@@ -30,7 +30,7 @@ enum Mischief {
     Cut,
 }
 
-/// A hostile client.
+/// A hostile client of the server, with at most one connection at a time.
 pub(crate) struct Hostile {
     port: Port,
     chance: Chance,

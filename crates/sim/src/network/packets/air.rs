@@ -63,7 +63,7 @@ struct Place {
     narrow: (Instant, usize),
 }
 
-/// The network of packets.
+/// The network that carries the packets of all hosts of a world.
 pub(super) struct Air {
     pub(super) now: Instant,
     chance: Chance,
@@ -226,7 +226,7 @@ impl Air {
         }
     }
 
-    /// Ends all faults.
+    /// Ends all faults of cards and paths, and adds no more.
     pub(super) fn calm_down(&mut self) {
         self.calm = true;
         for place in &mut self.places {
