@@ -31,7 +31,8 @@ impl NbdLoss {
         NbdLoss::Connection(Loss::Network(reason))
     }
 
-    /// Returns `true` unless the dial itself had failed.
+    /// Returns `false` if the network reported that the dial failed, and `true` for every other
+    /// loss.
     pub const fn reached(self) -> bool {
         match self {
             NbdLoss::Connection(loss) => loss.reached(),

@@ -53,7 +53,8 @@ impl HostLoss {
         HostLoss::Connection(Loss::Network(reason))
     }
 
-    /// Returns `true` unless the dial itself had failed.
+    /// Returns `false` if the network reported that the dial failed, and `true` for every other
+    /// loss.
     pub const fn reached(&self) -> bool {
         match self {
             HostLoss::Connection(loss) => loss.reached(),
