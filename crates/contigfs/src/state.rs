@@ -65,10 +65,50 @@ enum Reclaim {
 pub(crate) struct Room {
     pub(crate) pages: u64,
     pub(crate) pages_free: u64,
+    /// Pages that writes and moves under way may take.
+    pub(crate) promised: u64,
 }
 
-/// Free pages that are left for commits: below it, nothing grows.
+/// Free pages that are left for commits: below it, nothing is written but names that go.
 const ROOM_PAGES_MIN: u64 = 256;
+
+/// Free pages that growth leaves beside them to writes within files, which may lie in holes: a share
+/// of the volume, and at most so many.
+const ROOM_WITHIN_SHARE: u64 = 64;
+const ROOM_WITHIN_MAX: u64 = 4096;
+
+impl Room {
+    /// Returns the free pages that nothing under way may take.
+    fn left(&self) -> u64 {
+        self.pages_free.saturating_sub(self.promised)
+    }
+
+    /// Promises free pages to a write or a move; `grows` if they may lie behind the end of the file.
+    ///
+    /// # Errors
+    /// [`Errno::NOSPC`] if too few would be left.
+    pub(crate) fn promise(&mut self, pages: u64, grows: bool) -> Result<(), Errno> {
+        self.check(pages, grows)?;
+        self.promised += pages;
+        Ok(())
+    }
+
+    /// Checks that a promise could be given.
+    ///
+    /// # Errors
+    /// [`Errno::NOSPC`] if too few pages would be left.
+    pub(crate) fn check(&self, pages: u64, grows: bool) -> Result<(), Errno> {
+        let within = (self.pages / ROOM_WITHIN_SHARE).min(ROOM_WITHIN_MAX);
+        let kept = ROOM_PAGES_MIN + if grows { within } else { 0 };
+        let full = self.left() < pages.saturating_add(kept);
+        if full { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    /// Ends a promise: its pages are written, or will not be.
+    pub(crate) fn end_promise(&mut self, pages: u64) {
+        self.promised = self.promised.checked_sub(pages).expect("the pages were promised");
+    }
+}
 
 /// The reason why an operation does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +192,7 @@ impl State {
             claims: BTreeMap::new(),
             condemned: BTreeSet::new(),
             reclaims: VecDeque::new(),
-            room: Room { pages: geometry.pages, pages_free: geometry.pages },
+            room: Room { pages: geometry.pages, pages_free: geometry.pages, promised: 0 },
             ended: 0,
         }
     }
@@ -179,7 +219,7 @@ impl State {
     /// # Errors
     /// [`Errno::NOSPC`].
     pub(crate) fn check_room(&self) -> Result<(), Errno> {
-        let full = self.room.pages_free < ROOM_PAGES_MIN;
+        let full = self.room.left() < ROOM_PAGES_MIN;
         if full { Err(Errno::NOSPC) } else { Ok(()) }
     }
 

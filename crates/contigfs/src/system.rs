@@ -175,9 +175,9 @@ impl FileSystem {
     }
 
     /// Tells the physical space of the volume in pages. Without being told, the file system takes
-    /// all virtual space for physical.
+    /// all virtual space for physical. Writes under way may still count as free.
     pub fn set_room(&mut self, pages: u64, pages_free: u64) {
-        self.state.room = crate::state::Room { pages, pages_free };
+        (self.state.room.pages, self.state.room.pages_free) = (pages, pages_free);
     }
 
     /// Returns counts of the file system.

@@ -38,4 +38,8 @@ pub trait Chores: Debug + Send + Sync {
 
     /// Returns the capacity of the device for hosts, in pages of 4 KiB.
     fn pages(&self) -> u64;
+
+    /// Returns the number of pages without data that hosts can still write, for 4 KiB each. Pages
+    /// that were discarded count, though a write may have to wait for a flush to take them.
+    fn room(&self) -> u64;
 }

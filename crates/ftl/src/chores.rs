@@ -20,6 +20,7 @@ pub(crate) struct Tally {
     read: AtomicU64,
     written: AtomicU64,
     free_permille: AtomicU32,
+    room: AtomicU32,
     is_short: AtomicBool,
     segments: u32,
     pages: u32,
@@ -33,6 +34,7 @@ impl Tally {
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
             free_permille: AtomicU32::new(0),
+            room: AtomicU32::new(0),
             is_short: AtomicBool::new(false),
             segments: geometry.segments(),
             pages: geometry.capacity,
@@ -40,9 +42,10 @@ impl Tally {
         }
     }
 
-    /// Publishes the counters, and the number `free` of free segments. `is_short` means that writes
-    /// wait for free segments.
-    pub(crate) fn publish(&self, report: &Report, free: u32, is_short: bool) {
+    /// Publishes the counters, the number `free` of free segments, and the number `room` of pages
+    /// that hosts can still write. `is_short` means that writes wait for free segments.
+    pub(crate) fn publish(&self, report: &Report, free: u32, room: u32, is_short: bool) {
+        self.room.store(room, Relaxed);
         self.host.store(report.host_pages, Relaxed);
         self.read.store(report.collect_read_pages, Relaxed);
         let written = report.moved_pages + report.header_pages + report.checkpoint_pages;
@@ -70,6 +73,10 @@ impl Chores for Tally {
 
     fn pages(&self) -> u64 {
         self.pages.into()
+    }
+
+    fn room(&self) -> u64 {
+        self.room.load(Relaxed).into()
     }
 }
 
@@ -205,10 +212,11 @@ mod tests {
             collect_read_pages: 30,
             ..Report::default()
         };
-        tally.publish(&report, geometry.segments() / 2, true);
+        tally.publish(&report, geometry.segments() / 2, 500, true);
         let Chored { host_pages, read_pages, written_pages, free_permille, is_short } =
             tally.done();
         assert_eq!((host_pages, read_pages, written_pages, is_short), (10, 30, 27, true));
+        assert_eq!(tally.room(), 500);
         assert!((498..=500).contains(&free_permille), "{free_permille}");
     }
 }

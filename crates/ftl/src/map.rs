@@ -30,6 +30,9 @@ const NO_SLAB: u32 = 0;
 /// Number of pages of a chunk, for arithmetic with indices.
 const CHUNK: usize = CHUNK_PAGES as usize;
 
+/// Slabs that do not count as room, since each of few pages may take one.
+const SLABS_KEPT: u32 = if cfg!(test) { 0 } else { 64 };
+
 /// Maximum number of chunks without a slab that the hand, which cools pages, skips in one write.
 const SKIPPED_MAX: usize = 64;
 
@@ -212,6 +215,20 @@ impl Map {
     /// Returns the number of mapped pages.
     pub(crate) fn mapped(&self) -> u32 {
         self.mapped
+    }
+
+    /// Returns the number of pages without data that hosts can still write, wherever they lie.
+    pub(crate) fn room(&self) -> u32 {
+        let free = |most: u32| most.saturating_sub(self.mapped).saturating_sub(self.held);
+        if !self.is_thin {
+            return free(self.pages);
+        }
+        let (used, most) = (self.pool.used(), self.pool.most);
+        if most as usize >= self.chunks.len() {
+            return free(self.capacity);
+        }
+        let slabs = most.saturating_sub(used).saturating_sub(SLABS_KEPT);
+        free(self.capacity).min(slabs.saturating_mul(CHUNK_PAGES))
     }
 
     /// Returns `true` if the chunk of a page has a slab: pages of it are mapped, will be, or may be
@@ -485,9 +502,11 @@ mod tests {
     #[test]
     fn slabs_come_with_the_first_page_and_go_with_the_last_after_a_flush() {
         let mut map = Map::new(100 * CHUNK_PAGES, 50, 2);
+        assert_eq!(map.room(), 2 * CHUNK_PAGES, "of 50 pages, two slabs take these");
         assert_eq!((map.place(99 * CHUNK_PAGES), map.slabs()), (UNMAPPED, 0));
         write(&mut map, &[5, 99 * CHUNK_PAGES, 6]).unwrap();
         assert_eq!((map.place(6), map.slabs(), map.mapped()), (6, 2, 3));
+        assert_eq!(map.room(), 0, "both are in use");
         assert_eq!(write(&mut map, &[7, 3 * CHUNK_PAGES]), Err(Short::Full), "both are in use");
         assert_eq!(map.place(7), UNMAPPED, "nothing was held");
         assert_eq!(map.next_with_slab(CHUNK_PAGES, 100 * CHUNK_PAGES), 99 * CHUNK_PAGES);

@@ -67,7 +67,7 @@ impl Volume {
     pub(crate) fn publish(&self, writes_wait: bool) {
         let (store, free) = (&self.store, self.store.segments.free());
         let is_short = writes_wait && free <= store.reserve();
-        self.tally.publish(&store.report, free, is_short);
+        self.tally.publish(&store.report, free, store.map.room(), is_short);
     }
 
     /// Takes a request. Its reply comes by [`reply`](Volume::reply), often right after this call.

@@ -119,7 +119,7 @@ fn serve(
     let file = io::fuse::mount(&name(args), folder, args.read_only);
     let file = file.map_err(|error| error.to_string())?;
     let channel = Channel::open(file, &ring, channel(), DEPTH);
-    let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs));
+    let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs), volume.chores());
     if let Ok(Some(at)) = mounted(folder)
         && let Err(error) = at.read_ahead()
     {

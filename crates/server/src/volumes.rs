@@ -155,7 +155,7 @@ impl Volume {
     }
 
     /// Returns the work that the device does of its own accord; `None` if it does none.
-    pub(crate) fn chores(&self) -> Option<Arc<dyn Chores>> {
+    pub fn chores(&self) -> Option<Arc<dyn Chores>> {
         match &self.storage {
             Storage::Ftl(volume) => Some(volume.chores()),
             _ => None,

@@ -40,6 +40,11 @@ fn end_of(state: &State, (offset, bytes): Range) -> Result<u64, Errno> {
     Ok(end)
 }
 
+/// Returns the number of pages that a range touches.
+fn pages_of((offset, bytes): Range) -> u64 {
+    (offset + bytes).div_ceil(PAGE_BYTES as u64) - offset / PAGE_BYTES as u64
+}
+
 fn size_of(state: &State, ino: Ino) -> u64 {
     state.table.get(ino).map_or(0, |record| record.size.get())
 }
@@ -67,10 +72,15 @@ fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     if state.outcome(Until::Moved { ino }).is_none() {
         return Err(Stop::Again(Until::Moved { ino }));
     }
+    let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
+    if let Err(full) = state.room.promise(bytes / PAGE_BYTES as u64, true) {
+        state.begin()?;
+        state.leave(ino);
+        return Err(full.into());
+    }
     state.moves.insert(ino, Moving::Copying);
     let other = state.table.get(ino).and_then(|record| Place::of(record.other));
     let other = other.expect("a move has another place");
-    let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
     let from = place_of(state, ino);
     Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
 }
@@ -116,6 +126,8 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
 /// Panics if the caller was not asked for one.
 pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
     assert_eq!(state.moves.get(&ino), Some(&Moving::Copying), "a move was asked for");
+    let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
+    state.room.end_promise(bytes / PAGE_BYTES as u64);
     if state.begin().is_err() {
         return;
     }
@@ -205,6 +217,10 @@ fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
         return Err(Stop::Again(Until::Commit(*commit)));
     }
     let place = place_of(state, ino);
+    let grows = end > size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
+    if state.room.check(pages_of(range), grows).is_err() {
+        return Err(state.starve());
+    }
     let record = state.find(ino)?;
     let extends = end > record.size.get() && record.flags.get() & FLAG_EXTENDING == 0;
     if end > place.bytes() {
@@ -216,6 +232,7 @@ fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
         state.begin()?;
         return Err(Stop::Again(Until::Commit(claim(state, ino))));
     }
+    state.room.promise(pages_of(range), grows)?;
     state.hold(ino, |hold| hold.writes += 1);
     Ok(state.base(place) + range.0)
 }
@@ -232,6 +249,7 @@ pub(crate) fn wrote(
     succeeded: bool,
 ) {
     let (end, size) = (offset + bytes, size_of(state, ino));
+    state.room.end_promise(pages_of((offset, bytes)));
     if succeeded {
         let record = state.table.at(ino);
         record.size = size.max(end).into();

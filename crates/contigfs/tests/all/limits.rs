@@ -136,6 +136,32 @@ fn a_full_volume_refuses_to_grow_and_lets_names_go() {
 }
 
 #[test]
+fn growth_leaves_space_to_writes_within_files_and_both_to_commits() {
+    const PAGE: u64 = 4096;
+    let mut world = World::new(ROOMY, 10);
+    let ino = make(&mut world, ROOT, "a", S_IFREG).unwrap();
+    world.settle();
+    let place = |world: &mut World, page: u64, pages: u64| {
+        world.system.place_write(ino, page * PAGE, pages * PAGE).map(|_| ())
+    };
+    // 256 pages are kept for commits, and 1 562 more for writes within files.
+    world.system.set_room(100_000, 256 + 1562 + 10);
+    assert_eq!(place(&mut world, 0, 11), Err(Errno::NOSPC));
+    place(&mut world, 0, 10).unwrap();
+    assert_eq!(place(&mut world, 10, 1), Err(Errno::NOSPC), "ten are under way");
+    world.system.wrote(TIME, ino, 0, 10 * PAGE, true);
+    world.system.set_room(100_000, 256 + 1562);
+    assert_eq!(place(&mut world, 10, 1), Err(Errno::NOSPC));
+    place(&mut world, 0, 10).unwrap();
+    world.system.set_room(100_000, 256 + 10);
+    assert_eq!(place(&mut world, 0, 1), Err(Errno::NOSPC), "ten are under way");
+    world.system.wrote(TIME, ino, 0, 10 * PAGE, false);
+    place(&mut world, 0, 1).unwrap();
+    world.system.wrote(TIME, ino, 0, PAGE, true);
+    world.settle();
+}
+
+#[test]
 fn a_file_has_sixty_five_thousand_names() {
     let sizes = Sizes { pages: 1 << 20, inodes: 64, pool_pages: 1024, commit_pages: 60 };
     let mut world = World::new(sizes, 6);

@@ -70,6 +70,10 @@ mod tests {
         fn pages(&self) -> u64 {
             1 << 20
         }
+
+        fn room(&self) -> u64 {
+            1 << 19
+        }
     }
 
     fn served() -> Tenants {

@@ -1,9 +1,10 @@
 //! The state that all parts of an engine use: the kernel, the volume, the file system, and what waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use contigfs::{Answer, Caller, Errno, FileSystem, Ino, Move, Operation, Reply, Time, Until};
-use contract::{Buf, BufPool, Device, Instant};
+use contract::{Buf, BufPool, Chores, Device, Instant};
 use proto::fuse::Head;
 
 use super::task::{Pending, Task};
@@ -52,6 +53,8 @@ pub(super) struct Core<K, D> {
     pub(super) has_written: bool,
     /// Flushes for requests in flight.
     pub(super) flushes: u32,
+    /// The volume's view of its space; `None` if all of its pages have space.
+    room: Option<Arc<dyn Chores>>,
     pub(super) now: Instant,
     /// The time of day.
     pub(super) wall: Time,
@@ -59,7 +62,13 @@ pub(super) struct Core<K, D> {
 
 impl<K: Kernel, D: Device> Core<K, D> {
     /// Returns the state of a file system on a device at rest.
-    pub(super) fn new(kernel: K, device: D, fs: FileSystem, pool: BufPool) -> Self {
+    pub(super) fn new(
+        kernel: K,
+        device: D,
+        fs: FileSystem,
+        pool: BufPool,
+        room: Option<Arc<dyn Chores>>,
+    ) -> Self {
         Core {
             kernel,
             disk: Disk::new(device, COMMANDS_MAX),
@@ -70,8 +79,16 @@ impl<K: Kernel, D: Device> Core<K, D> {
             asked: Vec::new(),
             has_written: false,
             flushes: 0,
+            room,
             now: Instant::ZERO,
             wall: Time::default(),
+        }
+    }
+
+    /// Tells the file system the space of the volume.
+    pub(super) fn look_at_room(&mut self) {
+        if let Some(room) = &self.room {
+            self.fs.set_room(room.pages(), room.room());
         }
     }
 

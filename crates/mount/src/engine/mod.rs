@@ -16,8 +16,10 @@ mod tests;
 mod translate;
 mod upkeep;
 
+use std::sync::Arc;
+
 use contigfs::{Caller, Errno, FileSystem, Ino, Operation, Reply, Time, Until};
-use contract::{BufPool, Command, Device, Instant, SizeClass, Turn};
+use contract::{BufPool, Chores, Command, Device, Instant, SizeClass, Turn};
 use io::fuse::{MESSAGE_BYTES_MAX, Message};
 use proto::fuse::{self, Agreement, Head, Listing, Request, Span, is_write, parse};
 
@@ -58,10 +60,17 @@ pub(crate) struct Engine<K, D> {
 }
 
 impl<K: Kernel, D: Device> Engine<K, D> {
-    /// Returns the engine of a file system on a device at rest. `pool` has the [`BUFFERS`].
-    pub(crate) fn new(kernel: K, device: D, fs: FileSystem, pool: BufPool) -> Self {
+    /// Returns the engine of a file system on a device at rest. `pool` has the [`BUFFERS`]; `room`
+    /// tells the space of a device that has less than its pages take.
+    pub(crate) fn new(
+        kernel: K,
+        device: D,
+        fs: FileSystem,
+        pool: BufPool,
+        room: Option<Arc<dyn Chores>>,
+    ) -> Self {
         Engine {
-            core: Core::new(kernel, device, fs, pool),
+            core: Core::new(kernel, device, fs, pool, room),
             data: Data::new(DEPTH),
             upkeep: Upkeep::default(),
             inbox: Inbox::default(),
@@ -72,6 +81,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
     /// mounted any more.
     pub(crate) fn turn(&mut self, now: Instant, wall: Time) -> Option<Turn> {
         (self.core.now, self.core.wall) = (now, wall);
+        self.core.look_at_room();
         let mut inbox = std::mem::take(&mut self.inbox);
         let Core { kernel, pool, .. } = &mut self.core;
         let mut supply = || pool.take(MESSAGE_BYTES_MAX);
@@ -82,6 +92,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             self.serve(message, &mut inbox.message);
         }
         self.core.disk.poll(now, &mut inbox.ended);
+        self.core.look_at_room();
         progressed |= !inbox.ended.is_empty();
         for ended in inbox.ended.drain(..) {
             self.end(ended);

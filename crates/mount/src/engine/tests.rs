@@ -4,9 +4,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range as Span;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use contigfs::{Image, Pages, Settings, Shape};
-use contract::{BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Completion, Geometry, Status, Submission};
+use contract::{
+    BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, ChoreRate, Chored, Completion, Geometry, Status,
+    Submission,
+};
 use io::fuse::HEAD_BYTES;
 
 use super::*;
@@ -29,6 +33,10 @@ impl Memory {
             Some(image) => into.copy_from_slice(&image[..]),
             None => into.fill(0),
         }
+    }
+
+    fn has(&self, mut pages: Span<u64>) -> bool {
+        pages.all(|page| self.pages.borrow().contains_key(&page))
     }
 
     fn write(&self, page: u64, from: &[u8]) {
@@ -77,6 +85,8 @@ struct Faults {
     writes: bool,
     /// `true` if flushes fail.
     flushes: bool,
+    /// `true` if pages without data have no space.
+    full: bool,
     /// A page that cannot be read.
     unreadable: Option<u64>,
 }
@@ -109,6 +119,13 @@ impl Slow {
             Command::Write { .. } | Command::Commit { .. } if faults.writes => {
                 status = Status::MediaError;
             }
+            Command::Write { range, .. }
+                if faults.full
+                    && !self.memory.has(first..first + u64::from(range.blocks) / per_page) =>
+            {
+                status = Status::NoSpace;
+            }
+            Command::Commit { .. } if faults.full => status = Status::NoSpace,
             Command::Write { range, .. } => {
                 let from = &buf.as_ref().unwrap().bytes()[..range.bytes()];
                 for (page, part) in (first..).zip(from.chunks(PAGE_BYTES)) {
@@ -169,6 +186,28 @@ impl Device for Slow {
 
     fn wake_at(&self) -> Option<Instant> {
         None
+    }
+}
+
+/// The free pages of a volume.
+#[derive(Debug)]
+struct Room(AtomicU64);
+
+impl Chores for Room {
+    fn done(&self) -> Chored {
+        Chored::default()
+    }
+
+    fn uniform(&self) -> ChoreRate {
+        ChoreRate::default()
+    }
+
+    fn pages(&self) -> u64 {
+        VOLUME_PAGES
+    }
+
+    fn room(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 }
 
@@ -244,6 +283,7 @@ struct Rig {
     replies: Replies,
     ended: Rc<RefCell<bool>>,
     faults: Rc<RefCell<Faults>>,
+    room: Arc<Room>,
     unique: u64,
     now: Instant,
 }
@@ -277,9 +317,10 @@ impl Rig {
                 .collect::<Vec<Buf>>()
         };
         let pool = BufPool::new(BUFFERS.iter().enumerate().flat_map(make));
-        let engine = Engine::new(list, slow, fs, pool);
+        let room = Arc::new(Room(AtomicU64::new(VOLUME_PAGES)));
+        let engine = Engine::new(list, slow, fs, pool, Some(room.clone()));
         let (unique, now) = (0, Instant::ZERO);
-        Rig { memory, engine, messages, replies, ended, faults, unique, now }
+        Rig { memory, engine, messages, replies, ended, faults, room, unique, now }
     }
 
     fn turn(&mut self) -> Option<Turn> {
@@ -508,6 +549,44 @@ fn a_file_that_cannot_be_copied_to_a_larger_place_refuses_to_grow() {
     rig.write(node, place, &[8; PAGE_BYTES]).unwrap();
     assert_eq!(rig.read(node, 0, 4096), [7; PAGE_BYTES]);
     [node].iter().chain(&neighbours).for_each(|node| rig.release(*node));
+    rig.unmount();
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_names_and_lets_names_go() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; PAGE_BYTES]).unwrap();
+    rig.room.0.store(0, Relaxed);
+    assert_eq!(rig.write(node, 4096, &[7; PAGE_BYTES]), Err(28));
+    assert_eq!(rig.call(9, 1, &[&[0xed, 1, 0, 0, 0, 0, 0, 0], &b"folder\0"[..]].concat()), Err(28));
+    let sizes = rig.call(17, 1, &[]).unwrap();
+    assert_eq!((word(&sizes, 0), word(&sizes, 8)), (VOLUME_PAGES, 0));
+    rig.call(10, 1, b"file\0").unwrap();
+    rig.room.0.store(VOLUME_PAGES, Relaxed);
+    rig.write(node, 4096, &[7; PAGE_BYTES]).unwrap();
+    rig.release(node);
+    rig.unmount();
+}
+
+#[test]
+fn a_write_without_space_leaves_the_file_system_writable() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 100]).unwrap();
+    rig.fsync(node);
+    rig.faults.borrow_mut().full = true;
+    // What the failed write may have left behind the end is cleared: there is nothing.
+    assert_eq!(rig.write(node, 5000, &[8; 100]), Err(28));
+    let made = rig.send(9, 1, &[&[0xed, 1, 0, 0, 0, 0, 0, 0], &b"folder\0"[..]].concat());
+    for _ in 0..300 {
+        rig.turn();
+    }
+    assert!(rig.replies.borrow().is_empty(), "the commit waits for space");
+    rig.faults.borrow_mut().full = false;
+    rig.reply(made).unwrap();
+    rig.write(node, 5000, &[8; 100]).unwrap();
+    rig.release(node);
     rig.unmount();
 }
 

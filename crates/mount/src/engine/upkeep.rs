@@ -16,6 +16,13 @@ use crate::medium::fill_commit;
 /// The longest time for which a change of size or time stays in memory alone.
 const FLUSH_PERIOD: Duration = Duration::from_secs(5);
 
+/// The time after which a commit is tried again for which the volume had no space.
+const COMMIT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The number of times for which a commit is tried again: what was discarded becomes free space
+/// meanwhile.
+const COMMITS_AGAIN: u32 = 50;
+
 /// Pages of the largest discard.
 const DISCARD_PAGES_MAX: u64 = 1 << 18;
 
@@ -43,6 +50,16 @@ pub(super) enum Stage {
     Closed { is_durable: bool },
 }
 
+/// The commit under way.
+#[derive(Debug)]
+struct Committing {
+    pages: u16,
+    /// The number of tries for which there was no space.
+    full: u32,
+    /// The payload, and the time to try again, after such a try.
+    waiting: Option<(Instant, Buf)>,
+}
+
 /// The work under way.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
@@ -53,24 +70,29 @@ pub(super) struct Upkeep {
     discards: HashMap<u64, (u32, bool)>,
     /// Moves, of which the first is under way.
     moves: VecDeque<Moving>,
+    /// The commit under way, by its number.
+    commit: Option<(u64, Committing)>,
 }
 
 impl Upkeep {
     /// Returns the time at which there is something to do; `None` for never.
     pub(super) fn wake_at(&self) -> Option<Instant> {
-        self.flush_at
+        let again = self.commit.as_ref().and_then(|(_, commit)| commit.waiting.as_ref());
+        [self.flush_at, again.map(|(at, _)| *at)].into_iter().flatten().min()
     }
 
     /// Starts what there is to do. Returns `true` if there was something.
     pub(super) fn start<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         self.keep_time(core);
-        let mut progressed = false;
+        let mut progressed = self.commit_again(core);
         while let Some(commit) = core.fs.take_commit() {
             progressed = true;
             let count = commit.pages.len();
             let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
             fill_commit(&mut buf, &commit.pages);
-            let command = Command::Commit { pages: count as u16 };
+            let pages = count as u16;
+            self.commit = Some((commit.number, Committing { pages, full: 0, waiting: None }));
+            let command = Command::Commit { pages };
             submit(core, command, Some(buf), Deed::Commit(commit.number));
         }
         while let Some(chore) = core.fs.take_chore() {
@@ -82,6 +104,29 @@ impl Upkeep {
             self.start_move(core, order, waiting);
         }
         progressed
+    }
+
+    /// Tries a commit again for which the volume had no space. Returns `true` if there is one.
+    fn commit_again<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        let Some((number, commit)) = &mut self.commit else { return false };
+        let Some((_, buf)) = commit.waiting.take_if(|(at, _)| *at <= core.now) else {
+            return false;
+        };
+        let command = Command::Commit { pages: commit.pages };
+        submit(core, command, Some(buf), Deed::Commit(*number));
+        true
+    }
+
+    /// Keeps the payload of a commit for another try, if there was no space. Returns it if it was
+    /// the last try.
+    fn keep_commit(&mut self, now: Instant, buf: Buf) -> Option<Buf> {
+        let (_, commit) = self.commit.as_mut().expect("a commit is under way");
+        if commit.full == COMMITS_AGAIN {
+            return Some(buf);
+        }
+        commit.full += 1;
+        commit.waiting = Some((now + COMMIT_AGAIN, buf));
+        None
     }
 
     /// Has what waits in memory committed after a while.
@@ -133,6 +178,11 @@ impl Upkeep {
         let buf = match (task, buf) {
             (Deed::Zero(chore), Some(buf)) if is_good => return self.zero(core, &chore, buf),
             (Deed::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
+            (Deed::Commit(number), Some(buf)) if status == Status::NoSpace => {
+                let Some(buf) = self.keep_commit(core.now, buf) else { return };
+                self.note_end(core, Deed::Commit(number), status);
+                Some(buf)
+            }
             (task, buf) => {
                 self.note_end(core, task, status);
                 buf
@@ -149,7 +199,10 @@ impl Upkeep {
     ) {
         let is_good = status.is_ok();
         match task {
-            Deed::Commit(number) => core.fs.commit_ended(number, is_good),
+            Deed::Commit(number) => {
+                self.commit = None;
+                core.fs.commit_ended(number, is_good);
+            }
             Deed::Discard(number) => {
                 let (left, all_good) =
                     self.discards.get_mut(&number).expect("the chore is under way");
@@ -172,11 +225,17 @@ impl Upkeep {
         }
     }
 
-    /// Writes zeroes into a page that was read.
+    /// Writes zeroes into a page that was read, unless they are there: a page that was never written
+    /// would take space.
     fn zero<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: &Chore, mut buf: Buf) {
         let Work::Zero { at, bytes } = chore.work else { unreachable!("the chore writes zeroes") };
         let within = (at % PAGE_BYTES as u64) as usize;
-        buf.prefix_mut(PAGE_BYTES)[within..within + bytes as usize].fill(0);
+        let part = &mut buf.prefix_mut(PAGE_BYTES)[within..within + bytes as usize];
+        if part.iter().all(|byte| *byte == 0) {
+            core.pool.give(buf);
+            return core.fs.chore_ended(chore.number, true);
+        }
+        part.fill(0);
         let range = pages(at - within as u64, PAGE_BYTES);
         let command = Command::Write { range, fua: false };
         submit(core, command, Some(buf), Deed::Zeroed(chore.number));
