@@ -14,7 +14,6 @@ mod doctor;
 mod operate;
 mod pages;
 mod top;
-mod trace;
 
 use std::process::ExitCode;
 
@@ -70,7 +69,7 @@ enum Command {
     /// Watch tenants, devices, workers and namespaces of a running server
     Top(top::Args),
     /// Trace single requests through a running server, for Perfetto and Chrome
-    Trace(trace::Args),
+    Trace(lab::trace::Args),
     /// Check this machine's settings, and say what to change
     Doctor(doctor::Args),
     /// Print completions for a shell
@@ -123,7 +122,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Drain(args) => operate::drain(&args),
         Command::Why(args) => operate::why(&args),
         Command::Top(args) => top::run(&args),
-        Command::Trace(args) => trace::run(&args),
+        Command::Trace(args) => lab::trace::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

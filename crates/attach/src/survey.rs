@@ -102,6 +102,9 @@ impl Server {
     }
 
     /// Connects to the server and asks for the properties of a namespace; `None` for its default.
+    ///
+    /// # Errors
+    /// Says why the server has not answered.
     pub(crate) fn survey(&self, namespace: Option<u16>) -> Result<NamespaceInfo, String> {
         let ring = Ring::new().map_err(|e| e.to_string())?;
         let mut initiator = self.initiator(&ring, 4, identity())?;

@@ -64,6 +64,9 @@ fn blocks_of(bytes: u64) -> Result<u64, Failure> {
 }
 
 /// Returns the `bytes` bytes of the caller's memory at `data`; fails for a null pointer.
+///
+/// # Safety
+/// The pointer is null, or leads to so many bytes that nobody changes during `'a`.
 unsafe fn bytes_of<'a>(data: *const c_void, bytes: usize) -> Result<&'a [u8], Failure> {
     // SAFETY: the caller promised it.
     unsafe { borrow(data.cast::<u8>()).map(|first| slice::from_raw_parts(first, bytes)) }
@@ -233,6 +236,9 @@ pub unsafe extern "C" fn nf_client_info(client: *mut Client, properties: *mut Pr
 
 /// Registers a tenant at the server and charges the client's requests to it. Returns zero, or minus
 /// an error number.
+///
+/// # Safety
+/// The handle is null or open; the other pointers are null or lead to what the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_register_tenant(
     client: *mut Client,
@@ -251,6 +257,9 @@ pub unsafe extern "C" fn nf_client_register_tenant(
 
 /// Changes the SLO of the tenant that the client has registered. Returns zero, or minus an error
 /// number.
+///
+/// # Safety
+/// The handle is null or open; the other pointers are null or lead to what the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_renegotiate(
     client: *mut Client,
@@ -267,6 +276,9 @@ pub unsafe extern "C" fn nf_client_renegotiate(
 }
 
 /// Closes the client and frees its handle.
+///
+/// # Safety
+/// The handle is null or open, and nobody uses it again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_client_close(client: *mut Client) -> c_int {
     if client.is_null() {

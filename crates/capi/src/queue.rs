@@ -229,6 +229,9 @@ pub unsafe extern "C" fn nf_open(
 }
 
 /// Returns a file descriptor by which event loops wait for the queue.
+///
+/// # Safety
+/// The handle is null or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_fd(queue: *mut Queue) -> c_int {
     use std::os::fd::AsRawFd;
@@ -339,6 +342,9 @@ pub unsafe extern "C" fn nf_info(queue: *mut Queue, properties: *mut Properties)
 }
 
 /// Registers a tenant at the server, waits for the answer, and stores its figures.
+///
+/// # Safety
+/// The handle is null or open; the other pointers are null or lead to what the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_register_tenant(
     queue: *mut Queue,
@@ -358,6 +364,9 @@ pub unsafe extern "C" fn nf_register_tenant(
 
 /// Changes the SLO of the tenant that the queue has registered, waits for the answer, and stores
 /// its figures.
+///
+/// # Safety
+/// The handle is null or open; the other pointers are null or lead to what the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nf_renegotiate(
     queue: *mut Queue,

@@ -563,6 +563,9 @@ impl WorkerCommands {
     }
 
     /// Sends a message to a worker, without another attempt if its mailbox is full.
+    ///
+    /// # Errors
+    /// Returns the message if the mailbox is full.
     pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
         self.senders[to].send(tell)
     }

@@ -20,7 +20,7 @@ pub const DESCRIPTORS_MAX: usize = 250;
 /// Bytes of the control message with [`DESCRIPTORS_MAX`] descriptors.
 const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
 
-/// One end of a stream to another process. A clone made by [`try_clone`](Link::try_clone) is the
+/// An end of a stream to another process. A clone made by [`try_clone`](Link::try_clone) is the
 /// same end, so that one thread can read while another writes.
 #[derive(Debug)]
 pub struct Link {

@@ -1,5 +1,5 @@
-//! Measurements and demonstrations of nearflash: the commands `bench`, `calibrate`, `demo` and
-//! `reproduce`, the paper's figures in real and in virtual time, and their plots.
+//! Measurements and demonstrations of nearflash: the commands `bench`, `calibrate`, `demo`,
+//! `reproduce` and `trace`, the paper's figures in real and in virtual time, and their plots.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -22,3 +22,4 @@ pub mod reproduce;
 pub mod scenario;
 mod stage;
 mod stalls;
+pub mod trace;

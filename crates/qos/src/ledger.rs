@@ -64,8 +64,8 @@ pub(crate) struct Ask {
     pub(crate) is_single: bool,
 }
 
-/// One worker's ledger at one device: the state that the device's workers share, and the counts of
-/// where this worker's tokens went.
+/// The ledger of one worker at one device: the state that the device's workers share, and the
+/// counts of where this worker's tokens went.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     shared: Arc<Shared>,

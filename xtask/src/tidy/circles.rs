@@ -35,11 +35,11 @@ pub(super) fn rule(tree: &Tree) -> Rule {
     let mut packages: BTreeMap<String, BTreeMap<Path, Module>> = BTreeMap::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
         let Some((package, rest)) = file.path.split_once("/src/") else { continue };
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         let module = path_of(rest);
         let mut names = Names { here: module.clone(), module: Module::default() };
         names.module.file.clone_from(&file.path);
-        names.visit_file(&parsed);
+        names.visit_file(parsed);
         packages.entry(package.to_owned()).or_default().insert(module, names.module);
     }
     for modules in packages.values() {

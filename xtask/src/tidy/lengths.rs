@@ -28,16 +28,16 @@ pub(super) fn files(tree: &Tree) -> Vec<String> {
 pub(super) fn functions(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         let mut visitor = Functions { path: &file.path, found: &mut found };
-        visitor.visit_file(&parsed);
+        visitor.visit_file(parsed);
     }
     found
 }
 
 /// Returns the number of lines of a file, those of its modules of tests left out.
 pub(super) fn lines_without_tests(file: &File) -> usize {
-    let tests = syn::parse_file(&file.text).map_or(0, |parsed| {
+    let tests = file.parsed().map_or(0, |parsed| {
         parsed.items.iter().filter(|item| is_test_module(item)).map(lines_of).sum()
     });
     file.text.lines().count() - tests

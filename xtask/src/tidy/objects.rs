@@ -57,8 +57,8 @@ fn objects(tree: &Tree) -> BTreeMap<Name, Object> {
     let mut objects = BTreeMap::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
         let Some((package, _)) = file.path.split_once("/src/") else { continue };
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
-        Objects { package, file, objects: &mut objects }.visit_file(&parsed);
+        let Ok(parsed) = file.parsed() else { continue };
+        Objects { package, file, objects: &mut objects }.visit_file(parsed);
     }
     objects
 }

@@ -48,10 +48,10 @@ pub(super) fn rule(tree: &Tree) -> Rule {
         if !is_of_plane && !BESIDE.iter().any(|beside| file.path.starts_with(beside)) {
             continue;
         }
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
-        tests.extend(test_modules(&file.path, &parsed));
+        let Ok(parsed) = file.parsed() else { continue };
+        tests.extend(test_modules(&file.path, parsed));
         let mut mentions = Mentions(0);
-        mentions.visit_file(&parsed);
+        mentions.visit_file(parsed);
         measures.insert(file.path.clone(), mentions.0);
     }
     measures.retain(|path, _| !tests.contains(path));

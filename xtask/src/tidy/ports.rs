@@ -41,7 +41,7 @@ pub(super) fn defaults(tree: &Tree) -> Rule {
 
 fn each_trait(tree: &Tree, mut visit: impl FnMut(&str, &syn::ItemTrait)) {
     for file in tree.sources().filter(|file| file.path.starts_with("crates/contract/src/")) {
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         for item in &parsed.items {
             if let syn::Item::Trait(port) = item {
                 visit(&file.path, port);

@@ -38,10 +38,10 @@ pub(super) fn openings(tree: &Tree) -> Rule {
     let mut measures = Measures::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
         let Some((package, _)) = file.path.split_once("/src/") else { continue };
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         let mut docs = Docs { openings: 0 };
         docs.comment(&parsed.attrs);
-        docs.visit_file(&parsed);
+        docs.visit_file(parsed);
         *measures.entry(package.to_owned()).or_default() += docs.openings;
     }
     let unit = "doc comments that open by pointing (It, Those, What, Whether, The same …)";

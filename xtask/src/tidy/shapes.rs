@@ -82,9 +82,9 @@ fn check_with(tree: &Tree, stay: &[(&str, &str, &str)]) -> Vec<String> {
     let mut shapes = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
         let Some((package, _)) = file.path.split_once("/src/") else { continue };
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         let mut found = Shapes(Vec::new());
-        found.visit_file(&parsed);
+        found.visit_file(parsed);
         shapes.extend(found.0.into_iter().map(|name| (package.to_owned(), name)));
     }
     shapes.retain(|(package, _)| package != HOME);

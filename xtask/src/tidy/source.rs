@@ -32,7 +32,7 @@ const MACHINE: [&str; 4] =
 pub(super) fn parses(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
-        if let Err(error) = syn::parse_file(&file.text) {
+        if let Err(error) = file.parsed() {
             let line = error.span().start().line;
             found.push(format!("{}:{line}: does not parse: {error}", file.path));
         }
@@ -44,7 +44,7 @@ pub(super) fn parses(tree: &Tree) -> Vec<String> {
 pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources() {
-        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let Ok(parsed) = file.parsed() else { continue };
         if !parsed.attrs.iter().any(|a| is_inner(a) && a.path().is_ident("doc")) {
             found.push(format!("{}: no module documentation (`//!`)", file.path));
         }
@@ -58,7 +58,7 @@ pub(super) fn pure_crates(tree: &Tree) -> Vec<String> {
     for name in PURE {
         let path = format!("crates/{name}/src/lib.rs");
         let attributes = match tree.files.iter().find(|file| file.path == path) {
-            Some(file) => syn::parse_file(&file.text).map(|f| f.attrs).unwrap_or_default(),
+            Some(file) => file.parsed().map(|f| f.attrs.clone()).unwrap_or_default(),
             None => Vec::new(),
         };
         if !attributes.iter().any(|a| is_inner(a) && a.path().is_ident("no_std")) {

@@ -1,5 +1,6 @@
 //! The files of the repository, read into memory for the checks.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -9,6 +10,7 @@ pub(crate) struct File {
     pub(crate) path: String,
     /// The file's whole text.
     pub(crate) text: String,
+    parsed: OnceCell<Result<syn::File, syn::Error>>,
 }
 
 /// The files that are under version control or could be.
@@ -48,7 +50,7 @@ impl Tree {
             } else if kind.is_file()
                 && let Ok(text) = std::fs::read_to_string(entry.path())
             {
-                self.files.push(File { path, text });
+                self.files.push(File::new(path, text));
             }
         }
         Ok(())
@@ -81,13 +83,23 @@ impl Tree {
                 tree.paths.insert(path[..place].to_owned());
             }
             tree.paths.insert((*path).to_owned());
-            tree.files.push(File { path: (*path).to_owned(), text: (*text).to_owned() });
+            tree.files.push(File::new((*path).to_owned(), (*text).to_owned()));
         }
         tree
     }
 }
 
 impl File {
+    fn new(path: String, text: String) -> File {
+        File { path, text, parsed: OnceCell::new() }
+    }
+
+    /// Returns the file as Rust. The first call parses the file, which is most of the work of the
+    /// checks; the others return the kept result.
+    pub(crate) fn parsed(&self) -> Result<&syn::File, &syn::Error> {
+        self.parsed.get_or_init(|| syn::parse_file(&self.text)).as_ref()
+    }
+
     /// Returns `true` if the whole file is test code, by its path.
     pub(crate) fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")

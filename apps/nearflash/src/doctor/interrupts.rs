@@ -1,5 +1,4 @@
-//! Checks of the processors that handle a device's interrupts, compared with those of the server's
-//! workers.
+//! Checks of the processors that handle a device's interrupts, beside those of the server's workers.
 
 use super::finding::{Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};

@@ -42,8 +42,7 @@ impl Machine {
         self.read(file)?.parse().ok()
     }
 
-    /// Returns the last of the numbers in a file; `None` if the file is missing or does not end
-    /// with a number.
+    /// Returns the last number in a file; `None` if the file is missing or ends otherwise.
     pub(crate) fn last_number(&self, file: &str) -> Option<u64> {
         self.read(file)?.split_whitespace().last()?.parse().ok()
     }

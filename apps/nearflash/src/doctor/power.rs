@@ -4,8 +4,7 @@
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 
-/// Checks the kernel's PCIe link policy, and for each NVMe controller its power states and its
-/// link.
+/// Checks the kernel's PCIe link policy, and each NVMe controller's power states and link.
 pub(super) fn all(machine: &Machine) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(policy(machine));

@@ -140,8 +140,7 @@ fn limit(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Checks the kernel's setting that disables io_uring. Returns `None` for a kernel without the
-/// setting.
+/// Checks the kernel's setting that disables io_uring; `None` for a kernel without the setting.
 fn io_uring_setting(machine: &Machine) -> Option<Finding> {
     let disabled = machine.number("proc/sys/kernel/io_uring_disabled")?;
     let finding = Finding::good("io_uring_disabled", disabled.to_string());

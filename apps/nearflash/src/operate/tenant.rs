@@ -215,8 +215,7 @@ impl TenantCommand {
     }
 }
 
-/// Returns the change of a tenant that the options of `tenant set` name; fails if they change
-/// nothing.
+/// Returns the tenant's change that the options of `tenant set` name; fails if they name none.
 fn patch(
     before: &TenantStatus,
     best_effort: bool,
@@ -356,8 +355,7 @@ fn list(tenants: &[TenantStatus]) -> String {
     text(&table)
 }
 
-/// The factor above the promised rate from which a tenant's load counts as a burst and not as
-/// noise.
+/// The factor above the promised rate from which a tenant's load counts as a burst, not as noise.
 const BURST: f64 = 1.05;
 
 /// Returns the tenant's status for the table, in a word or two.

@@ -107,8 +107,7 @@ fn style_of(tone: Tone) -> Style {
     }
 }
 
-/// Returns the line of the server's totals or, if the server does not answer, the first line of the
-/// error.
+/// Returns the line of the server's totals, or the error's first line if the server does not answer.
 fn summary(state: &State, width: u16) -> Line<'static> {
     if let Some(why) = &state.trouble {
         let first = why.lines().next().unwrap_or_default().to_owned();
@@ -178,8 +177,7 @@ fn keys(keys: &[(&str, &str)]) -> Line<'static> {
     Line::from(each.collect::<Vec<_>>())
 }
 
-/// Draws the table that is shown. Returns a line with the numbers of columns hidden to the left and
-/// to the right.
+/// Draws the shown table. Returns a line with the numbers of columns hidden to the left and right.
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) -> Line<'static> {
     let (rows, order) = (state.rows(), state.order());
     if rows.rows.is_empty() {

@@ -80,6 +80,10 @@ impl BlockRequest {
     }
 
     /// Returns the request as a command for the server.
+    ///
+    /// # Errors
+    /// [`BlockError::Invalid`] for no sectors, or for more than one request can have;
+    /// [`BlockError::ReadOnly`] for a change of a device that is `read_only`.
     pub fn command(self, read_only: bool) -> Result<Command, BlockError> {
         let range = Range::new(self.sector, self.sectors);
         let fua = self.is_durable;

@@ -111,6 +111,9 @@ impl fmt::Debug for Client {
 impl Client {
     /// Returns a client of the API at `address`, without credentials. It connects with its first
     /// request.
+    ///
+    /// # Errors
+    /// Fails if the system has no free descriptor.
     pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
         Client::with_pass(address, None)
     }
@@ -178,22 +181,34 @@ impl Client {
     }
 
     /// Asks the server for its tenants.
+    ///
+    /// # Errors
+    /// Fails as [`ClientError`] describes.
     pub fn tenants(&mut self) -> Result<Vec<TenantStatus>, ClientError> {
         Ok(self.tenant_list()?.tenants)
     }
 
     /// Asks the server for its tenants, with the verdict on a machine whose workers wait for
     /// processors.
+    ///
+    /// # Errors
+    /// Fails as [`ClientError`] describes.
     pub fn tenant_list(&mut self) -> Result<Tenants, ClientError> {
         self.read()
     }
 
     /// Asks the server for its workers.
+    ///
+    /// # Errors
+    /// Fails as [`ClientError`] describes.
     pub fn workers(&mut self) -> Result<Workers, ClientError> {
         self.read()
     }
 
     /// Asks the server for the connections of all its workers.
+    ///
+    /// # Errors
+    /// Fails if a worker does not answer.
     pub fn connections(&mut self) -> Result<Connections, ClientError> {
         self.read()
     }

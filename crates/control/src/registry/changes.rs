@@ -152,8 +152,7 @@ impl TenantRegistry {
         Ok(())
     }
 
-    /// Makes workers measure the delays at a device, which [`qos::Shared::delays`] returns, if
-    /// `on`; otherwise stops that.
+    /// Makes workers measure a device's delays ([`qos::Shared::delays`]) if `on`; else stops that.
     ///
     /// # Errors
     /// Fails if there is no such device.

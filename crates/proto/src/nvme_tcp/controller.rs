@@ -221,8 +221,7 @@ impl ControllerSession {
         }
     }
 
-    /// Processes a command's capsule. Returns its event; `None` if its data has to come first, or
-    /// if the fabric is busy.
+    /// Processes a command's capsule; `None` if its data has to come first, or the fabric is busy.
     #[inline]
     fn command(
         &mut self,
@@ -368,8 +367,7 @@ impl ControllerSession {
         check_range(&data, head.data_bytes as usize, came, wanted)
     }
 
-    /// Passes data of a PDU on to its destination. Returns the event that this causes; `None` if it
-    /// causes none.
+    /// Passes data of a PDU on to its destination. Returns the event that this causes, if any.
     fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
         match self.data {
             Data::Skipped => None,

@@ -7,8 +7,7 @@ use super::{Network, RACK};
 use crate::marks::Mark;
 
 impl Network {
-    /// Returns `true` if the connection of the host is open and paused, and none of its events
-    /// about received or sent bytes waits to be polled.
+    /// Returns `true` if the host's connection is open and paused, and no event of it is unpolled.
     pub(super) fn is_still(&mut self, host: usize, id: ConnId) -> bool {
         let waits = |event: &NetEvent| {
             matches!(event, NetEvent::Received { conn, .. } | NetEvent::Filled { conn, .. }
@@ -18,8 +17,7 @@ impl Network {
         self.find(host, id).is_some_and(|conn| conn.phase == Phase::Open && conn.paused && !unread)
     }
 
-    /// Takes an end of a connection out of its host, and returns the ticket for
-    /// [`attach`](Network::attach).
+    /// Takes an end of a connection out of its host. Returns the ticket for `attach`.
     pub(super) fn detach(&mut self, host: usize, id: ConnId) -> Ticket {
         let conn = self.find(host, id).expect("only an open connection is detached");
         assert!(conn.phase == Phase::Open && conn.paused, "it is still");

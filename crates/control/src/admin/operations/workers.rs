@@ -86,6 +86,9 @@ pub(super) fn move_connection(
 }
 
 /// Returns the number of the worker that the call's path names.
+///
+/// # Errors
+/// Fails if the path has no number.
 fn number_of(call: &Call) -> Result<usize, Problem> {
     let bad = || format!("{:?} is no number of a worker", call.name);
     call.name.parse().map_err(|_| Problem::new(Code::Invalid, bad()))

@@ -83,9 +83,8 @@ impl ControllerSession {
         (format == FORMAT && number != NO_QUEUE).then_some(number)
     }
 
-    /// Restores a serialized session of another process, whose queue arrives under `number`, and
-    /// whose port has the number `port` in this process. Also returns the session's bytes for a
-    /// worker; `None` if `packed` is invalid.
+    /// Restores a session of another process, whose queue arrives under `number` and whose port is
+    /// `port` here. Also returns its bytes for a worker; `None` if `packed` is invalid.
     pub fn from_other_process(
         desk: Rc<WorkerFabric>,
         packed: &[u8],
@@ -114,8 +113,7 @@ impl ControllerSession {
         (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
-    /// Ends the queue of a serialized session whose connection is lost. Bytes of other protocols
-    /// are ignored.
+    /// Ends the queue of a serialized session whose connection is lost; ignores other protocols.
     pub fn lose(desk: &WorkerFabric, packed: &[u8]) {
         let input = &mut Reader(packed);
         if let (Ok(FORMAT), Ok(number)) = (input.array(), input.u64()) {

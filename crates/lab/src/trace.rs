@@ -8,7 +8,7 @@ use server::reach::Reach;
 
 /// Trace single requests through a running server, for https://ui.perfetto.dev
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     #[command(flatten)]
     reach: Reach,
     /// Duration of the trace
@@ -27,7 +27,12 @@ fn one_in(text: &str) -> Result<u32, String> {
     number.filter(|n| *n > 0).ok_or_else(|| "expected 1/N, such as 1/1000".to_owned())
 }
 
-pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+/// Runs the command.
+///
+/// # Errors
+/// Fails with a sentence if an option is out of range, if the server does not answer, and if the file
+/// cannot be written.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(format!("--seconds is {}; expected 0.1 to 600", args.seconds));
     }
