@@ -73,9 +73,11 @@ impl Ledger {
         self.closed + 1
     }
 
-    /// Notes a change that may wait.
+    /// Notes a change that may wait. After a failure it is given up.
     pub(crate) fn dirty_lazily(&mut self, page: u64) {
-        if !self.building.contains(&page) {
+        if self.failed {
+            self.lost = true;
+        } else if !self.building.contains(&page) {
             self.lazy.insert(page);
         }
     }

@@ -228,11 +228,9 @@ impl State {
         self.ledger.dirty(self.geometry.inode(ino).0)
     }
 
-    /// Notes that size or times of an inode changed.
+    /// Notes that size or times of an inode changed. After a failure the change is lost.
     pub(crate) fn dirty_lazily(&mut self, ino: Ino) {
-        if !self.ledger.has_failed() {
-            self.ledger.dirty_lazily(self.geometry.inode(ino).0);
-        }
+        self.ledger.dirty_lazily(self.geometry.inode(ino).0);
     }
 
     /// Notes that a page of an inode's directory changed.

@@ -292,6 +292,35 @@ fn a_failed_commit_makes_the_file_system_read_only_and_leaves_the_media_whole() 
     assert_eq!(world.entries(ROOT).keys().collect::<Vec<_>>(), [b"kept"]);
 }
 
+/// The write was at the device when the failure came: its size is never committed.
+#[test]
+fn a_write_that_ends_after_a_failure_fails_each_fsync() {
+    let mut world = World::new(ROOMY, 13);
+    let ino = make(&mut world, ROOT, "written", S_IFREG).unwrap();
+    make(&mut world, ROOT, "removed", S_IFREG).unwrap();
+    unlink(&mut world, "removed").unwrap();
+    let chore = loop {
+        if let Some(chore) = world.system.take_chore() {
+            break chore;
+        }
+        let commit = world.system.take_commit().expect("a commit comes before the chore");
+        world.disk.commit(&commit.pages).unwrap();
+        world.system.commit_ended(commit.number, true);
+    };
+    while let Some(commit) = world.system.take_commit() {
+        world.disk.commit(&commit.pages).unwrap();
+        world.system.commit_ended(commit.number, true);
+    }
+    let placed = world.system.place_write(ino, 0, 4096);
+    assert!(matches!(placed, Ok(Placed::At { .. })), "{placed:?}");
+    world.system.chore_ended(chore.number, false);
+    world.ask(Operation::Fsync { ino }).expect("nothing is lost yet");
+    world.system.wrote(TIME, ino, 0, 4096, true);
+    for _ in 0..2 {
+        assert_eq!(world.ask(Operation::Fsync { ino }), Err(Errno::IO));
+    }
+}
+
 #[test]
 fn the_reasons_why_nothing_is_mounted_say_what_to_do() {
     let settings = Settings { commit_pages_max: 60, seed: 1, read_only: false };
