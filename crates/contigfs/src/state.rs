@@ -34,6 +34,8 @@ pub(crate) struct Hold {
     pub(crate) writers: u32,
     /// Writes under way.
     pub(crate) writes: u32,
+    /// `true` if a change waits for the end of the writes under way: no further ones begin.
+    pub(crate) is_awaited: bool,
 }
 
 /// The stage of a move of a file's data.
@@ -478,6 +480,10 @@ impl State {
                 },
                 Some(Moving::Copying | Moving::Landing | Moving::Leaving) => failed,
             },
+            Until::Quiet { ino } => {
+                let writes = self.holds.get(&ino).is_some_and(|hold| hold.writes > 0);
+                if writes { None } else { Some(Ok(())) }
+            }
             Until::Space { seen } => ready(self.ended > seen),
         }
     }

@@ -382,6 +382,11 @@ pub enum Until {
         /// The file.
         ino: Ino,
     },
+    /// The end of all writes of a file that are under way.
+    Quiet {
+        /// The file.
+        ino: Ino,
+    },
     /// The end of one more commit or chore: space may have become free.
     Space {
         /// Number of commits and chores that had ended.

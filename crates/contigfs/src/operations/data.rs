@@ -85,6 +85,16 @@ fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
 }
 
+/// Waits for the end of the writes of a file that are under way. They change pages whose rest is to
+/// be cleared, and set the size when they end.
+fn quieten(state: &mut State, ino: Ino) -> Result<(), Stop> {
+    let Some(hold) = state.holds.get_mut(&ino).filter(|hold| hold.writes > 0) else {
+        return Ok(());
+    };
+    hold.is_awaited = true;
+    Err(Stop::Again(Until::Quiet { ino }))
+}
+
 /// Grows a file's place for this many bytes. Returns the commit if the place has changed.
 fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u64>, Stop> {
     let place = place_of(state, ino);
@@ -147,6 +157,9 @@ pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
 pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Result<bool, Stop> {
     step_move(state, ino)?;
     let old = size_of(state, ino);
+    if size < old {
+        quieten(state, ino)?;
+    }
     if size > old {
         if state.chores.has(ino) {
             return Err(Stop::Again(Until::Clean { commit: state.ledger.durable(), ino }));
@@ -209,6 +222,9 @@ fn locate(state: &mut State, ino: Ino, range: Range) -> Result<u64, Stop> {
         return Err(Errno::ROFS.into());
     }
     step_move(state, ino)?;
+    if state.holds.get(&ino).is_some_and(|hold| hold.is_awaited) {
+        return Err(Stop::Again(Until::Quiet { ino }));
+    }
     let durable = state.ledger.durable();
     if state.chores.has(ino) {
         return Err(Stop::Again(Until::Clean { commit: durable, ino }));
@@ -263,6 +279,7 @@ pub(crate) fn wrote(
     }
     state.hold(ino, |hold| {
         hold.writes = hold.writes.checked_sub(1).expect("a write is under way");
+        hold.is_awaited &= hold.writes > 0;
     });
 }
 
@@ -346,6 +363,7 @@ pub(super) fn zero(
     }
     state.begin()?;
     step_move(state, ino)?;
+    quieten(state, ino)?;
     if state.chores.has(ino) {
         let commit = state.ledger.durable();
         return Err(Stop::Again(Until::Clean { commit, ino }));

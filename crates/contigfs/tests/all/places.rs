@@ -161,3 +161,31 @@ fn memory_per_file_is_bounded() {
     println!("{each} bytes a file with a name of 12 bytes");
     assert!((100..260).contains(&each), "{each} bytes a file");
 }
+
+/// A write under way may have read its page before the rest of the page is cleared.
+#[test]
+fn what_cuts_or_clears_a_file_waits_for_its_writes() {
+    let mut world = World::new(ROOMY, 11);
+    let ino = make(&mut world, b"a");
+    world.write(ino, 0, &[5; 8192]).unwrap();
+    world.settle();
+    let size = Change { size: Some(5000), ..Change::default() };
+    let cut = Operation::Change { ino, change: size };
+    let clear = Operation::Zero { ino, offset: 5000, bytes: 100, keep_size: true };
+    let caller = Caller::default();
+    for change in [cut, clear] {
+        let now = world.now;
+        let placed = world.system.place_write(ino, 4096, 904);
+        assert!(matches!(placed, Ok(Placed::At { .. })), "{placed:?}");
+        let quiet = Until::Quiet { ino };
+        assert_eq!(world.system.apply(now, &caller, change), Ok(Reply::Again(quiet)));
+        assert_eq!(world.system.outcome(quiet), None);
+        let next = world.system.place_write(ino, 0, 10);
+        assert_eq!(next, Ok(Placed::Again(quiet)), "the change does not wait without end");
+        world.system.wrote(now, ino, 4096, 904, true);
+        assert_eq!(world.system.outcome(quiet), Some(Ok(())));
+        let changed = world.system.apply(now, &caller, change);
+        assert!(matches!(changed, Ok(Reply::Answer(..))), "{changed:?}");
+        world.settle();
+    }
+}
