@@ -82,7 +82,8 @@ pub struct Channel {
     file: OwnedFd,
     readers: [Reader; READERS],
     replies: SlotTable<Leaving>,
-    /// Requests that `poll` has returned and that have no reply yet: `in_service ≤ depth`.
+    /// Requests that `poll` has returned and that have no reply yet. With the replies that have not
+    /// left and the readers at work: `in_service + replies + readers ≤ depth`.
     in_service: usize,
     depth: usize,
     events: Vec<RingEvent>,
@@ -144,9 +145,9 @@ impl Channel {
             }
         }
         self.events = events;
-        // Where some have come there may be more; otherwise one reader waits.
-        let wanted = if messages.len() > before { self.in_service.clamp(1, READERS) } else { 1 };
-        self.read(wanted.min(self.depth - self.in_service), &mut supply);
+        let has_more = messages.len() > before;
+        let wanted = readers(has_more, self.in_service, self.replies.len(), self.depth);
+        self.read(wanted, &mut supply);
     }
 
     fn take(&mut self, number: usize, result: i32, messages: &mut Vec<Message>) {
@@ -293,6 +294,14 @@ impl Channel {
     }
 }
 
+/// Returns the number of readers that there should be. A reply that has not left counts as a request:
+/// it has a place and a buffer.
+fn readers(has_more: bool, in_service: usize, leaving: usize, depth: usize) -> usize {
+    // Where some have come there may be more; otherwise one reader waits.
+    let wanted = if has_more { in_service.clamp(1, READERS) } else { 1 };
+    wanted.min(depth.saturating_sub(in_service + leaving))
+}
+
 impl Drop for Channel {
     /// Leaks the memory that the kernel may still use.
     fn drop(&mut self) {
@@ -307,5 +316,18 @@ impl Drop for Channel {
             let replies = std::mem::replace(&mut self.replies, SlotTable::new(0));
             std::mem::forget(replies);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_that_have_not_left_count_as_requests() {
+        assert_eq!([0, 1, 3, 9].map(|n| readers(true, n, 0, 48)), [1, 1, 3, READERS]);
+        assert_eq!(readers(false, 9, 0, 48), 1);
+        assert_eq!([(47, 0), (46, 1), (44, 1)].map(|(n, m)| readers(true, n, m, 48)), [1, 1, 3]);
+        assert_eq!([(48, 0), (0, 48), (47, 4)].map(|(n, m)| readers(true, n, m, 48)), [0; 3]);
     }
 }

@@ -86,8 +86,9 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         let Core { kernel, pool, .. } = &mut self.core;
         let mut supply = || pool.take(MESSAGE_BYTES_MAX);
         kernel.poll(&mut inbox.messages, &mut inbox.freed, &mut supply);
+        // A reader that had no buffer takes one at the next turn.
+        let mut progressed = !inbox.messages.is_empty() || !inbox.freed.is_empty();
         inbox.freed.drain(..).for_each(|buf| self.core.pool.give(buf));
-        let mut progressed = !inbox.messages.is_empty();
         for message in inbox.messages.drain(..) {
             self.serve(message, &mut inbox.message);
         }

@@ -591,6 +591,22 @@ fn a_write_without_space_leaves_the_file_system_writable() {
 }
 
 #[test]
+fn a_buffer_that_comes_back_is_offered_to_readers_at_once() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 100]).unwrap();
+    rig.release(node);
+    for _ in 0..100 {
+        rig.turn();
+    }
+    assert!(!rig.turn().unwrap().progressed, "nothing is left to do");
+    rig.read(node, 0, 100);
+    assert!(rig.turn().unwrap().progressed, "the reply has left, and its buffer is back");
+    assert!(!rig.turn().unwrap().progressed);
+    rig.unmount();
+}
+
+#[test]
 fn a_last_flush_that_fails_is_told() {
     for fails in [false, true] {
         let mut rig = Rig::new();
