@@ -1,9 +1,12 @@
 //! The process that serves a mounted file system, and the command that takes it off.
 //!
-//! The process holds a lock on the folder beneath the mount. So whoever has taken the file system off
-//! can wait until its volume is closed.
+//! The process holds the lock of the folder beneath the mount. So whoever has taken the file system
+//! off can wait until its volume is closed. The lock is a file that only root can open: users may lock
+//! the folder itself.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
@@ -20,6 +23,9 @@ use crate::maintain::now;
 use crate::medium::{Medium, channel};
 use crate::options::{MountArgs, UmountArgs};
 
+/// The folder of the locks. It ends with the machine's run, and not with a server.
+const LOCKS: &str = "/run/nearflash-mount";
+
 /// Number of the error that somebody uses the file system (`EBUSY`).
 const BUSY: i32 = 16;
 
@@ -32,7 +38,7 @@ pub(crate) fn mount(args: &MountArgs, print: &dyn Fn(&str)) -> Result<(), String
         io::pin_to_cpu(cpu).map_err(|error| error.to_string())?;
     }
     let folder = clear(&args.folder)?;
-    let _lock = lock(&folder)?;
+    let _lock = lock(Path::new(LOCKS), &folder)?;
     let mut medium = Medium::open(&args.spec)?;
     let mut seed = [0; 8];
     server::fabric::random(&mut seed);
@@ -86,10 +92,26 @@ fn is_dead(folder: &Path) -> bool {
     rustix::fs::statfs(folder).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
 }
 
+/// Opens the lock of a folder: a file below `locks` that has the numbers of the folder's device and
+/// inode for a name.
+fn lock_file(locks: &Path, folder: &Path) -> Result<File, Error> {
+    match DirBuilder::new().mode(0o700).create(locks) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let path = locks.join(lock_name(folder)?);
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn lock_name(folder: &Path) -> Result<String, Error> {
+    let of = folder.metadata()?;
+    Ok(format!("{}-{}", of.dev(), of.ino()))
+}
+
 /// Takes the lock of a folder.
-fn lock(folder: &Path) -> Result<File, String> {
+fn lock(locks: &Path, folder: &Path) -> Result<File, String> {
     let failed = |error| format!("cannot mount at {}: {error}", folder.display());
-    let file = File::open(folder).map_err(failed)?;
+    let file = lock_file(locks, folder).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(format!(
@@ -197,8 +219,31 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), String> {
         _ => failed(error),
     })?;
     if !args.detach {
-        let file = File::open(&path).map_err(failed)?;
-        file.lock().map_err(failed)?;
+        lock_file(Path::new(LOCKS), &path).and_then(|file| file.lock()).map_err(failed)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_who_locks_the_folder_is_not_in_the_way() {
+        let place = tempfile::tempdir().unwrap();
+        let (locks, folder) = (place.path().join("locks"), place.path().join("folder"));
+        std::fs::create_dir(&folder).unwrap();
+        let users = File::open(&folder).unwrap();
+        users.lock().unwrap();
+        let held = lock(&locks, &folder).unwrap();
+        let refused = lock(&locks, &folder).unwrap_err();
+        assert!(refused.contains("another process serves"), "{refused}");
+        for (path, mode) in
+            [(locks.clone(), 0o700), (locks.join(lock_name(&folder).unwrap()), 0o600)]
+        {
+            assert_eq!(path.metadata().unwrap().mode() & 0o777, mode, "{}", path.display());
+        }
+        drop(held);
+        lock(&locks, &folder).unwrap();
+    }
 }
