@@ -12,8 +12,14 @@ use crate::layout::{CHUNK_BYTES, FLAG_EXTENDING, PAGE_BYTES};
 use crate::state::{Moving, State, Stop, discard};
 use crate::words::{Answer, Ino, Move, Placed, S_IFDIR, S_IFMT, S_IFREG, Seek, Time, Until, Work};
 
-/// A file grows into a place for this many times its size.
+/// A file that is written grows into a place for this many times its size.
 const GENEROSITY: u64 = 4;
+
+/// Growth beyond the size leaves all but this share of the free chunks.
+const GENEROUS_SHARE: u32 = 8;
+
+/// Growth leaves this share of all chunks to new files.
+const NEW_FILES_SHARE: u32 = 16;
 
 /// An offset and a number of bytes.
 type Range = (u64, u64);
@@ -102,9 +108,14 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
         return Ok(None);
     }
     let least = order_for(bytes).ok_or(Errno::FBIG)?;
-    let most = order_for(wanted).unwrap_or(crate::layout::ORDER_MAX).max(least);
-    if state.space.reach(place, most) >= least {
-        let place = state.space.grow(place, state.space.reach(place, most));
+    let chunks_free = state.space.chunks_free();
+    let generous = (chunks_free / GENEROUS_SHARE).checked_ilog2().unwrap_or(0) as u8;
+    let most = order_for(wanted).unwrap_or(crate::layout::ORDER_MAX).min(generous).max(least);
+    let kept = state.space.chunks() / NEW_FILES_SHARE;
+    let takes = |more: u32| more.saturating_add(kept);
+    let reach = state.space.reach(place, most);
+    if reach >= least && takes((1 << least) - place.chunks()) <= chunks_free {
+        let place = state.space.grow(place, reach);
         state.table.at(ino).place = Place::record(Some(place));
         return Ok(Some(claim(state, ino)));
     }
@@ -115,6 +126,9 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
         }
         Some(_) => return Err(Stop::Again(Until::Moved { ino })),
         None => {}
+    }
+    if takes(1 << least) > state.space.chunks_free() {
+        return Err(state.starve());
     }
     let Some(new) = state.space.take_between(least, most) else { return Err(state.starve()) };
     let record = state.table.at(ino);
@@ -164,7 +178,7 @@ pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Res
         if state.chores.has(ino) {
             return Err(Stop::Again(Until::Clean { commit: state.ledger.durable(), ino }));
         }
-        grow(state, ino, size, size.saturating_mul(GENEROSITY))?;
+        grow(state, ino, size, size)?;
     }
     let place = place_of(state, ino);
     let record = state.table.at(ino);

@@ -108,6 +108,36 @@ fn full_virtual_space_takes_files_again_when_some_have_gone() {
 }
 
 #[test]
+fn large_sparse_files_leave_places_to_new_files() {
+    // 1 024 chunks for data, of which a 16th is for new files.
+    let sizes = Sizes { pages: 2048 + 1024 * 1024, inodes: 2048, pool_pages: 256, commit_pages: 8 };
+    let mut world = World::new(sizes, 12);
+    let size = |mib: u64| Change { size: Some(mib << 20), ..Change::default() };
+    let files: Vec<Ino> =
+        (0..8).map(|n| make(&mut world, ROOT, &format!("{n}"), S_IFREG).unwrap()).collect();
+    let before = world.system.statistics().chunks_free;
+    world.ask(Operation::Change { ino: files[0], change: size(100) }).unwrap();
+    world.settle();
+    let taken = before - world.system.statistics().chunks_free;
+    assert!(taken <= 32, "{taken} chunks for 25: a truncate is not generous");
+    for ino in &files {
+        // From the largest place that is left to the smallest.
+        for mib in [2048, 1024, 512, 256, 128, 64, 32, 16, 8] {
+            let bytes = mib << 20;
+            let taken = Operation::Allocate { ino: *ino, offset: 0, bytes, keep_size: true };
+            if world.ask(taken).is_ok() {
+                break;
+            }
+        }
+        world.settle();
+    }
+    let left = world.system.statistics().chunks_free;
+    assert!(left >= 64, "{left} chunks are left");
+    make(&mut world, ROOT, "new", S_IFREG).unwrap();
+    world.remount(true);
+}
+
+#[test]
 fn a_full_pool_refuses_names_and_attributes() {
     let sizes = Sizes { pages: 1 << 20, inodes: 1024, pool_pages: 16, commit_pages: 8 };
     let mut world = World::new(sizes, 4);

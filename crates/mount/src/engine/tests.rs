@@ -75,6 +75,8 @@ struct Slow {
     waiting: Vec<Submission>,
     ready: Vec<Submission>,
     chance: u64,
+    /// The largest number of discards at a time.
+    discards_most: usize,
     faults: Rc<RefCell<Faults>>,
 }
 
@@ -171,6 +173,9 @@ impl Device for Slow {
 
     fn submit(&mut self, _now: Instant, submission: Submission) {
         self.waiting.push(submission);
+        let all = self.waiting.iter().chain(&self.ready);
+        let discards = all.filter(|other| matches!(other.command, Command::Discard(_))).count();
+        self.discards_most = self.discards_most.max(discards);
     }
 
     fn kick(&mut self, _now: Instant) {}
@@ -305,8 +310,14 @@ impl Rig {
         let (messages, replies) = (list.messages.clone(), list.replies.clone());
         let (ended, faults) = (list.ended.clone(), Rc::<RefCell<Faults>>::default());
         let (waiting, ready) = (Vec::new(), Vec::new());
-        let slow =
-            Slow { memory: memory.clone(), waiting, ready, chance: 1, faults: faults.clone() };
+        let slow = Slow {
+            memory: memory.clone(),
+            waiting,
+            ready,
+            chance: 1,
+            discards_most: 0,
+            faults: faults.clone(),
+        };
         let make = |(n, class): (usize, &SizeClass)| {
             let bytes = class.bytes;
             (0..class.count)
@@ -604,6 +615,26 @@ fn a_buffer_that_comes_back_is_offered_to_readers_at_once() {
     assert!(rig.turn().unwrap().progressed, "the reply has left, and its buffer is back");
     assert!(!rig.turn().unwrap().progressed);
     rig.unmount();
+}
+
+#[test]
+fn discards_of_many_files_take_turns() {
+    let mut rig = Rig::new();
+    for n in 0..40 {
+        let node = rig.create(&format!("{n:02}"));
+        rig.write(node, 0, &[7; 100]).unwrap();
+        rig.release(node);
+        rig.send(2, node, &1_u64.to_ne_bytes());
+    }
+    let removed: Vec<u64> =
+        (0..40).map(|n| rig.send(10, 1, format!("{n:02}\0").as_bytes())).collect();
+    removed.into_iter().for_each(|unique| _ = rig.reply(unique).unwrap());
+    *rig.ended.borrow_mut() = true;
+    while rig.turn().is_some() {}
+    let Rig { engine, mut memory, .. } = rig;
+    assert_eq!(contigfs::check(&mut memory).unwrap().inodes, 1, "all are gone");
+    let (_, device, _) = engine.into_parts();
+    assert_eq!(device.discards_most, 8);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Work for the file system beside requests: commits, chores, moves, and the end.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use contigfs::{Chore, Errno, Move, Until, Work};
@@ -22,6 +23,9 @@ const COMMIT_AGAIN: Duration = Duration::from_millis(100);
 /// The number of times for which a commit is tried again: what was discarded becomes free space
 /// meanwhile.
 const COMMITS_AGAIN: u32 = 50;
+
+/// Discards at the device at a time: requests do not wait behind them.
+const DISCARDS_MAX: u32 = 8;
 
 /// Pages of the largest discard.
 const DISCARD_PAGES_MAX: u64 = 1 << 18;
@@ -66,8 +70,12 @@ pub(super) struct Upkeep {
     pub(super) stage: Stage,
     /// The time to commit what waits in memory.
     flush_at: Option<Instant>,
-    /// The discards of chores in flight: their number, and whether all have succeeded.
+    /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
+    /// Pages that chores discard, and the chore's number. They wait for their turn.
+    cuts: VecDeque<(u64, Range<u64>)>,
+    /// Discards at the device.
+    cutting: u32,
     /// Moves, of which the first is under way.
     moves: VecDeque<Moving>,
     /// The commit under way, by its number.
@@ -99,6 +107,7 @@ impl Upkeep {
             progressed = true;
             self.start_chore(core, chore);
         }
+        progressed |= self.cut(core);
         for (order, waiting) in std::mem::take(&mut core.asked) {
             progressed = true;
             self.start_move(core, order, waiting);
@@ -145,14 +154,9 @@ impl Upkeep {
     fn start_chore<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: Chore) {
         match chore.work {
             Work::Discard { page, pages: count } => {
-                let end = page + count;
-                let starts = (page..end).step_by(DISCARD_PAGES_MAX as usize);
-                self.discards.insert(chore.number, (starts.clone().count() as u32, true));
-                for start in starts {
-                    let count = (end - start).min(DISCARD_PAGES_MAX);
-                    let range = pages(start * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
-                    submit(core, Command::Discard(range), None, Deed::Discard(chore.number));
-                }
+                let discards = count.div_ceil(DISCARD_PAGES_MAX) as u32;
+                self.discards.insert(chore.number, (discards, true));
+                self.cuts.push_back((chore.number, page..page + count));
             }
             Work::Zero { at, .. } => {
                 let buf = core.take(PAGE_BYTES);
@@ -160,6 +164,25 @@ impl Upkeep {
                 submit(core, Command::Read(range), Some(buf), Deed::Zero(chore));
             }
         }
+    }
+
+    /// Starts discards, as many as may be at the device.
+    fn cut<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        let before = self.cutting;
+        while self.cutting < DISCARDS_MAX
+            && let Some((number, left)) = self.cuts.front_mut()
+        {
+            let (number, start) = (*number, left.start);
+            let count = (left.end - start).min(DISCARD_PAGES_MAX);
+            left.start += count;
+            if left.is_empty() {
+                self.cuts.pop_front();
+            }
+            self.cutting += 1;
+            let range = pages(start * PAGE_BYTES as u64, count as usize * PAGE_BYTES);
+            submit(core, Command::Discard(range), None, Deed::Discard(number));
+        }
+        self.cutting > before
     }
 
     /// Takes the end of a command in.
@@ -204,6 +227,7 @@ impl Upkeep {
                 core.fs.commit_ended(number, is_good);
             }
             Deed::Discard(number) => {
+                self.cutting -= 1;
                 let (left, all_good) =
                     self.discards.get_mut(&number).expect("the chore is under way");
                 *left -= 1;
