@@ -1,5 +1,6 @@
 //! The order of the requests of one file: a write that ends within a page changes the page in
-//! memory, and a move copies the file. Others of the file wait meanwhile, in their order.
+//! memory, and the end of a move gives the file another place. Others of the file wait meanwhile, in
+//! their order.
 
 use std::collections::{HashMap, VecDeque};
 

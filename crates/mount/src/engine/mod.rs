@@ -373,7 +373,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             Pending::Read(slot) => self.data.place_read(&mut self.core, slot),
             Pending::Write(slot) if is_admitted => self.data.place_write(&mut self.core, slot),
             Pending::Write(slot) => self.data.enter_write(&mut self.core, slot),
-            Pending::Move => self.upkeep.copy_next(&mut self.core),
+            Pending::Move => self.upkeep.end_move(&mut self.core),
         }
     }
 }

@@ -87,6 +87,8 @@ struct Faults {
     writes: bool,
     /// `true` if flushes fail.
     flushes: bool,
+    /// `true` if writes do not end.
+    stuck: bool,
     /// `true` if pages without data have no space.
     full: bool,
     /// A page that cannot be read.
@@ -181,12 +183,17 @@ impl Device for Slow {
     fn kick(&mut self, _now: Instant) {}
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        let is_stuck = |submission: &mut Submission| {
+            self.faults.borrow().stuck && matches!(submission.command, Command::Write { .. })
+        };
+        let mut stuck: Vec<_> = self.ready.extract_if(.., is_stuck).collect();
         while !self.ready.is_empty() {
             let at = random(&mut self.chance) as usize % self.ready.len();
             let submission = self.ready.swap_remove(at);
             done.push(self.carry_out(submission));
         }
         self.ready.append(&mut self.waiting);
+        self.ready.append(&mut stuck);
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -635,6 +642,30 @@ fn discards_of_many_files_take_turns() {
     assert_eq!(contigfs::check(&mut memory).unwrap().inodes, 1, "all are gone");
     let (_, device, _) = engine.into_parts();
     assert_eq!(device.discards_most, 8);
+}
+
+#[test]
+fn a_file_that_is_copied_to_a_larger_place_is_read_meanwhile() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 3 * PAGE_BYTES]).unwrap();
+    let neighbours: Vec<u64> = (0..4).map(|n| rig.create(&format!("neighbour-{n}"))).collect();
+    rig.faults.borrow_mut().stuck = true;
+    let grown = rig.send_write(node, 4 << 20, &[8; PAGE_BYTES]);
+    for _ in 0..100 {
+        rig.turn();
+    }
+    assert_eq!(rig.read(node, 4096, 4096), [7; PAGE_BYTES], "the copy does not end");
+    assert!(rig.replies.borrow().is_empty());
+    let mut body = [0; 40];
+    body[16..20].copy_from_slice(&4096_u32.to_ne_bytes());
+    let read = rig.send(15, node, &body);
+    rig.faults.borrow_mut().stuck = false;
+    rig.reply(grown).unwrap();
+    assert_eq!(rig.reply(read).unwrap(), [7; PAGE_BYTES]);
+    assert_eq!(rig.read(node, 4 << 20, 4096), [8; PAGE_BYTES]);
+    [node].iter().chain(&neighbours).for_each(|node| rig.release(*node));
+    rig.unmount();
 }
 
 #[test]

@@ -278,15 +278,15 @@ impl Upkeep {
         }
     }
 
+    /// Begins to copy. Reads go on from the old place; the file system places no writes meanwhile.
     fn begin_move<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
-        let Some(moving) = self.moves.front() else { return };
-        if core.gates.enter(moving.order.ino, Pass::Alone, Pending::Move).is_some() {
+        if !self.moves.is_empty() {
             self.copy_next(core);
         }
     }
 
     /// Copies the next part of a file that moves.
-    pub(super) fn copy_next<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+    fn copy_next<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
         let moving = self.moves.front().expect("a move is under way");
         let left = moving.order.bytes - moving.copied;
         if left == 0 {
@@ -320,7 +320,16 @@ impl Upkeep {
         if moving.failed.is_none() && !matches!(task, Deed::Move) {
             return self.copy_next(core);
         }
-        let moving = self.moves.pop_front().expect("it was just seen");
+        let ino = moving.order.ino;
+        // Reads of the old place end before it is discarded.
+        if core.gates.enter(ino, Pass::Alone, Pending::Move).is_some() {
+            self.end_move(core);
+        }
+    }
+
+    /// Ends a move, within the gate of its file.
+    pub(super) fn end_move<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
+        let moving = self.moves.pop_front().expect("a move is under way");
         core.fs.moved(moving.order.ino, moving.failed.is_none());
         core.gates.leave(moving.order.ino, &mut core.waits.admitted);
         match moving.failed {
