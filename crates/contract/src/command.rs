@@ -92,7 +92,8 @@ pub enum Command {
         fua: bool,
     },
     /// Writes pages of [`COMMIT_PAGE_BYTES`] that lie anywhere on the device: a crash leaves all of
-    /// them or none. Durable before the reply. Another request sees each page old or new.
+    /// them or none. Durable before the reply, and with it all that was acknowledged before the
+    /// request: writes, discards and zeroes. Another request sees each page old or new.
     ///
     /// The payload is one page that begins with the numbers of the pages, each a little-endian
     /// `u64`, followed by the pages' data in the same order. Nothing is written if the count is
