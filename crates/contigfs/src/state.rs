@@ -43,8 +43,9 @@ pub(crate) struct Hold {
 pub(crate) enum Moving {
     /// The new place is being claimed by this commit. Ended by the caller that asks again.
     Claiming(u64),
-    /// The caller copies. Ended by its call of `moved`.
-    Copying,
+    /// The caller copies; so many pages are promised to the rest of the copy. Ended by its call of
+    /// `moved`.
+    Copying(u64),
     /// The commit with the new place is on its way. Ended by its end.
     Landing,
     /// The place that is not needed any more is discarded. Ended by the chore.
@@ -105,11 +106,6 @@ impl Room {
         let full = self.left() < pages.saturating_add(kept);
         if full { Err(Errno::NOSPC) } else { Ok(()) }
     }
-
-    /// Ends a promise: its pages are written, or will not be.
-    pub(crate) fn end_promise(&mut self, pages: u64) {
-        self.promised = self.promised.checked_sub(pages).expect("the pages were promised");
-    }
 }
 
 /// The reason why an operation does not go on.
@@ -147,7 +143,7 @@ pub(crate) struct State {
     condemned: BTreeSet<Ino>,
     reclaims: VecDeque<Reclaim>,
     pub(crate) room: Room,
-    /// Commits and chores that have ended.
+    /// Commits, chores and promises of space that have ended.
     ended: u64,
 }
 
@@ -421,13 +417,22 @@ impl State {
         }
     }
 
-    /// Tells an operation that found no space whether some will come.
+    /// Tells an operation that found no space whether some will come: from chores, or from writes and
+    /// moves under way, which may take less than they were promised.
     pub(crate) fn starve(&mut self) -> Stop {
         self.reclaim_all();
-        if self.chores.is_idle() || self.ledger.has_failed() {
+        let nothing_comes = self.chores.is_idle() && self.room.promised == 0;
+        if nothing_comes || self.ledger.has_failed() {
             return Errno::NOSPC.into();
         }
         Stop::Again(Until::Space { seen: self.ended })
+    }
+
+    /// Ends a promise: its pages are written, or will not be.
+    pub(crate) fn end_promise(&mut self, pages: u64) {
+        self.ended += 1;
+        let promised = self.room.promised.checked_sub(pages);
+        self.room.promised = promised.expect("the pages were promised");
     }
 
     /// Moves all changes that wait into commits.
@@ -478,7 +483,7 @@ impl State {
                     }
                     failed => Some(failed),
                 },
-                Some(Moving::Copying | Moving::Landing | Moving::Leaving) => failed,
+                Some(Moving::Copying(_) | Moving::Landing | Moving::Leaving) => failed,
             },
             Until::Quiet { ino } => {
                 let writes = self.holds.get(&ino).is_some_and(|hold| hold.writes > 0);

@@ -118,6 +118,14 @@ impl FileSystem {
         data::wrote(&mut self.state, now, ino, (offset, bytes), succeeded);
     }
 
+    /// Tells that a [`Move`](crate::Move) has yet to copy `left` bytes.
+    ///
+    /// # Panics
+    /// Panics if no move of the file was asked for.
+    pub fn copied(&mut self, ino: Ino, left: u64) {
+        data::copied(&mut self.state, ino, left);
+    }
+
     /// Ends a [`Move`](crate::Move). The copy is flushed before a success is told.
     ///
     /// # Panics

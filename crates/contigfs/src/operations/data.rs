@@ -72,19 +72,25 @@ fn claim(state: &mut State, ino: Ino) -> u64 {
 fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     match state.moves.get(&ino) {
         None | Some(Moving::Leaving | Moving::Left) => return Ok(()),
-        Some(Moving::Copying | Moving::Landing) => return Err(Stop::Again(Until::Moved { ino })),
+        Some(Moving::Copying(_) | Moving::Landing) => {
+            return Err(Stop::Again(Until::Moved { ino }));
+        }
         Some(Moving::Claiming(_)) => {}
     }
     if state.outcome(Until::Moved { ino }).is_none() {
         return Err(Stop::Again(Until::Moved { ino }));
     }
     let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
-    if let Err(full) = state.room.promise(bytes / PAGE_BYTES as u64, true) {
-        state.begin()?;
-        state.leave(ino);
-        return Err(full.into());
+    let pages = bytes / PAGE_BYTES as u64;
+    if state.room.promise(pages, true).is_err() {
+        let stop = state.starve();
+        if matches!(stop, Stop::Refused(_)) {
+            state.begin()?;
+            state.leave(ino);
+        }
+        return Err(stop);
     }
-    state.moves.insert(ino, Moving::Copying);
+    state.moves.insert(ino, Moving::Copying(pages));
     let other = state.table.get(ino).and_then(|record| Place::of(record.other));
     let other = other.expect("a move has another place");
     let from = place_of(state, ino);
@@ -144,14 +150,26 @@ fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u
     Err(Stop::Again(Until::Moved { ino }))
 }
 
+/// Notes that a move has yet to copy this many bytes. The pages that were copied are taken from the
+/// volume's space, and promised no more.
+///
+/// # Panics
+/// Panics if the caller was not asked for a move of the file.
+pub(crate) fn copied(state: &mut State, ino: Ino, left: u64) {
+    let Some(Moving::Copying(promised)) = state.moves.get_mut(&ino) else {
+        panic!("no move of the file was asked for")
+    };
+    let left = (left / PAGE_BYTES as u64).min(*promised);
+    let ended = core::mem::replace(promised, left) - left;
+    state.end_promise(ended);
+}
+
 /// Ends a move of a file's data.
 ///
 /// # Panics
 /// Panics if the caller was not asked for one.
 pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
-    assert_eq!(state.moves.get(&ino), Some(&Moving::Copying), "a move was asked for");
-    let bytes = size_of(state, ino).next_multiple_of(PAGE_BYTES as u64);
-    state.room.end_promise(bytes / PAGE_BYTES as u64);
+    copied(state, ino, 0);
     if state.begin().is_err() {
         return;
     }
@@ -279,7 +297,7 @@ pub(crate) fn wrote(
     succeeded: bool,
 ) {
     let (end, size) = (offset + bytes, size_of(state, ino));
-    state.room.end_promise(pages_of((offset, bytes)));
+    state.end_promise(pages_of((offset, bytes)));
     if succeeded {
         let record = state.table.at(ino);
         record.size = size.max(end).into();

@@ -175,6 +175,7 @@ impl World {
                 self.disk.write(at, page);
             }
         }
+        self.system.copied(order.ino, order.bytes / 2);
         let succeeds = !self.chance.one_in(8);
         self.system.moved(order.ino, succeeds);
     }

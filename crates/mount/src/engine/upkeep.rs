@@ -317,10 +317,11 @@ impl Upkeep {
         if !status.is_ok() {
             moving.failed = Some(failed(status));
         }
+        let ino = moving.order.ino;
         if moving.failed.is_none() && !matches!(task, Deed::Move) {
+            core.fs.copied(ino, moving.order.bytes - moving.copied);
             return self.copy_next(core);
         }
-        let ino = moving.order.ino;
         // Reads of the old place end before it is discarded.
         if core.gates.enter(ino, Pass::Alone, Pending::Move).is_some() {
             self.end_move(core);
