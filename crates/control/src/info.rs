@@ -252,9 +252,9 @@ pub enum Verdict {
 /// The origin of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The configuration file of the server.
+    /// The tenant is in the configuration file of the server.
     Configured,
-    /// An operator, while the server ran.
+    /// The tenant was registered by an operator, while the server ran.
     Operator,
     /// A client of protocol version 2, which belongs to the contained tenant by its access rule.
     /// The new tenant ends when no connection holds a handle on it any more.

@@ -198,7 +198,8 @@ impl StateCommand {
     }
 }
 
-/// Reads a configuration file with its live changes, and checks both.
+/// Reads a configuration file and the live changes in the state file `state` (`None`: the one that the
+/// configuration names), and checks both.
 fn read(file: &Path, state: Option<&str>) -> Result<Preview, String> {
     let all = Preview::read(file, state)?;
     let text = fs::read_to_string(file).unwrap_or_default();

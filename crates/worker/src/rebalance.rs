@@ -38,13 +38,13 @@ impl Share {
 }
 
 impl Order {
-    /// Returns an order for so many connections.
+    /// Returns an order to move `count` connections to worker `to`, at most `at_once` at a time.
     pub(crate) fn of_count(count: u32, to: u16, at_once: u16) -> Order {
         Order { to, left: count, at_once, next: 0, share: None }
     }
 
-    /// Returns an order for connections whose recent messages between two scans of housekeeping add
-    /// up to about `wanted`.
+    /// Returns an order to move connections to worker `to`, at most `at_once` of them at a time, until
+    /// the messages that they had between two scans of housekeeping add up to about `wanted`.
     pub(crate) fn of_messages(wanted: u64, to: u16, at_once: u16) -> Order {
         let share = Some(Share { wanted, taken: 0 });
         Order { to, left: u32::MAX, at_once, next: 0, share }

@@ -126,8 +126,8 @@ pub(crate) struct Measured {
     pub(crate) is_rate: bool,
 }
 
-/// The state of the measurement of rows: ceilings that were found, and command lines that were
-/// used.
+/// The measurement of the rows of the table of `cargo xtask bench`. Keeps the best configuration of
+/// the ceiling program for each shape of load, and the command lines that were used.
 pub(crate) struct Rows<'a> {
     settings: &'a Settings,
     ceilings: HashMap<Shape, Ceiling>,

@@ -327,8 +327,9 @@ impl Drop for SocketLane {
     }
 }
 
-/// Returns the station that a payload came from, by the name that the kernel wrote, and the number
-/// of bytes before the packet.
+/// Returns the sender of a payload, by the socket address that the kernel wrote (`name`), and the
+/// number of bytes before the packet. Returns `None` for a group's address, and if the address or
+/// the frame's ports are cut short.
 fn station(name: &[u8], payload: &[u8]) -> Option<(Station, usize)> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     if i32::from(family) != libc::AF_PACKET {

@@ -64,7 +64,8 @@ struct Committing {
     waiting: Option<(Instant, Buf)>,
 }
 
-/// The work under way.
+/// The work of the file system itself that is under way: its commit, its zeroes, discards and
+/// moves, and the last flush.
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     pub(super) stage: Stage,

@@ -90,7 +90,7 @@ impl AuthJobs {
         self.failures.delay(address, waiting, now)
     }
 
-    /// Returns `true` if a computation waits for the queue at this place.
+    /// Returns `true` if a computation waits for the NVMe queue of the connection at this place.
     pub(super) fn has(&self, place: Place) -> bool {
         self.jobs.iter().any(|job| job.place == place)
     }

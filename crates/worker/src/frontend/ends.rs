@@ -29,7 +29,7 @@ pub(crate) enum Next {
     Nothing,
     /// The start of the requests that a stream of the connection holds behind a barrier.
     Held(ConnId, usize),
-    /// The next part of the request, which has not ended.
+    /// The start of the next device command of the same request, of which this was not the last.
     Part,
 }
 
