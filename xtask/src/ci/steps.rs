@@ -24,7 +24,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "doc tests", list: List::Short, lane: Lane::Alone, needs: &[], run: doc_tests },
     Step { name: "slow tests", list: List::Full, lane: Lane::Alone, needs: &[], run: slow_tests },
     Step { name: "interleavings", list: List::Short, lane: Lane::Right, needs: &[], run: interleavings },
-    Step { name: "fuzz smoke", list: List::Short, lane: Lane::Right, needs: &[], run: fuzz_smoke },
+    Step { name: "fuzz smoke", list: List::Short, lane: Lane::Left, needs: &[], run: fuzz_smoke },
     Step { name: "simulated world", list: List::Short, lane: Lane::Right, needs: &[], run: worlds },
     Step { name: "documentation", list: List::Full, lane: Lane::Right, needs: &[], run: documentation },
     Step { name: "figures", list: List::Full, lane: Lane::Right, needs: &[], run: figures },
