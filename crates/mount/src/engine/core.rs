@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use contigfs::{Answer, Caller, Errno, FileSystem, Ino, Move, Operation, Reply, Time, Until};
+use contigfs::{
+    Answer, Attributes, Caller, Errno, FileSystem, Ino, Move, Operation, Reply, Time, Until,
+};
 use contract::{Buf, BufPool, Chores, Device, Instant};
 use proto::fuse::Head;
 
@@ -112,9 +114,17 @@ impl<K: Kernel, D: Device> Core<K, D> {
     /// Says why there is none.
     pub(super) fn mode(&mut self, node: u64) -> Result<(Ino, u32), Errno> {
         let at = ino(node)?;
-        let operation = Operation::Attributes { ino: at };
+        Ok((at, self.attributes(at)?.mode))
+    }
+
+    /// Returns the attributes of an inode.
+    ///
+    /// # Errors
+    /// Says why there are none.
+    pub(super) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Errno> {
+        let operation = Operation::Attributes { ino };
         match self.fs.apply(self.wall, &Caller::default(), operation)? {
-            Reply::Answer(Answer::Attributes(of), _) => Ok((at, of.mode)),
+            Reply::Answer(Answer::Attributes(of), _) => Ok(of),
             _ => Err(Errno::IO),
         }
     }

@@ -5,7 +5,7 @@
 //! and gives a part of them, and a write reads the pages at its ends first, unless what they have
 //! beside the written bytes lies behind the end of the file, where all is zero.
 
-use contigfs::{Answer, Caller, Change, Errno, Ino, Operation, Placed, Reply};
+use contigfs::{Caller, Change, Errno, Ino, Operation, Placed, Reply, Until};
 use contract::{Buf, Command, Device, REQUEST_BYTES_MAX, Slot, SlotTable, Status};
 use proto::fuse::{Head, Request};
 
@@ -48,6 +48,8 @@ struct WriteJob {
     at: u64,
     /// Bytes that are written: `done ≤ bytes`.
     done: usize,
+    /// The bits by which a program runs as another user or group are to be cleared first.
+    kill_suidgid: bool,
     /// The data, from `data_at` on.
     buf: Option<Buf>,
     /// Place of the first byte that is not written yet, in the buffer.
@@ -284,9 +286,6 @@ impl Data {
                 };
             }
         };
-        if kill_suidgid {
-            self.kill_suidgid(core, request.node);
-        }
         let slot = self.writes.insert_with(|| WriteJob {
             unique,
             ino: at,
@@ -294,6 +293,7 @@ impl Data {
             bytes: bytes as usize,
             at: 0,
             done: 0,
+            kill_suidgid,
             buf: Some(buf),
             data_at: 0,
             file_bytes: 0,
@@ -304,23 +304,16 @@ impl Data {
         self.enter_write(core, slot);
     }
 
-    /// Clears the bits by which a program runs as another user or group. A file that is gone meanwhile
-    /// needs none.
-    fn kill_suidgid<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, node: u64) {
-        let Ok((ino, mode)) = core.mode(node) else { return };
-        let kept = without_privileges(mode);
-        if kept != mode & 0o7777 {
-            let change = Change { mode: Some(kept), ..Change::default() };
-            // The write that follows meets what refuses this change.
-            let operation = Operation::Change { ino, change };
-            let _ = core.fs.apply(core.wall, &Caller::default(), operation);
-        }
-    }
-
     /// Has a write enter the gate of its file.
     pub(super) fn enter_write<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, slot: Slot) {
         let job = self.writes.get(slot);
         let (ino, pass) = (job.ino, job.pass());
+        if std::mem::take(&mut job.kill_suidgid)
+            && let Some(until) = kill_suidgid(core, ino)
+        {
+            job.kill_suidgid = true;
+            return core.waits.again.push((until, Pending::Write(slot)));
+        }
         if core.gates.enter(ino, pass, Pending::Write(slot)).is_some() {
             self.place_write(core, slot);
         }
@@ -335,11 +328,7 @@ impl Data {
         match placed {
             Ok(Placed::At { at, .. }) => {
                 job.at = at;
-                let asked = Operation::Attributes { ino };
-                let asked = core.fs.apply(core.wall, &Caller::default(), asked);
-                if let Ok(Reply::Answer(Answer::Attributes(of), _)) = asked {
-                    job.file_bytes = of.size;
-                }
+                job.file_bytes = core.attributes(ino).map_or(0, |of| of.size);
                 return self.prepare_write(core, slot);
             }
             Ok(Placed::Again(until)) => core.waits.again.push((until, Pending::Write(slot))),
@@ -447,6 +436,23 @@ impl Data {
     }
 }
 
+/// Clears the bits by which a program runs as another user or group. A file that is gone meanwhile
+/// needs none. Returns the event after which to try again, if there is one to wait for.
+fn kill_suidgid<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Option<Until> {
+    let mode = core.attributes(ino).ok()?.mode;
+    let kept = without_privileges(mode);
+    if kept == mode & 0o7777 {
+        return None;
+    }
+    let change = Change { mode: Some(kept), ..Change::default() };
+    // The write that follows meets what refuses this change.
+    let operation = Operation::Change { ino, change };
+    match core.fs.apply(core.wall, &Caller::default(), operation) {
+        Ok(Reply::Again(until)) => Some(until),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,6 +470,7 @@ mod tests {
             bytes,
             at: (4 << 20) + offset,
             done: 0,
+            kill_suidgid: false,
             buf: Some(buf),
             data_at: 0,
             file_bytes,

@@ -1,9 +1,9 @@
 //! The engine of a mounted file system: requests of the kernel become operations of the file system
 //! and commands of the device, and their ends become replies.
 //!
-//! One thread runs it, in turns that do not wait. A request holds what it needs until its reply: the
-//! memory of its data, its place among the requests of its file ([`Gates`]), and the event after
-//! which its answer may be given.
+//! One thread runs the engine, in turns that do not wait. A request holds what it needs until its
+//! reply: the memory of its data, its place among the requests of its file ([`Gates`]), and the event
+//! after which its answer may be given.
 //!
 //! Deliberately left out: how the file system keeps names and places (`contigfs`), the messages
 //! (`proto::fuse`), and the loop around the turns.
