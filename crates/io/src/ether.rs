@@ -100,18 +100,24 @@ impl Card {
     }
 }
 
-/// Asks the kernel about an interface by the ioctl `what`.
-fn request(
-    socket: impl AsFd,
-    interface: &str,
-    what: libc::Ioctl,
-) -> Result<libc::ifreq, std::io::Error> {
+/// Returns a request about an interface, without what is asked.
+fn about(interface: &str) -> libc::ifreq {
     // SAFETY: every pattern of bits is a value of this plain structure.
     let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
     // An address has checked that the name leaves room for a zero.
     for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
+    asked
+}
+
+/// Asks the kernel about an interface by the ioctl `what`.
+fn request(
+    socket: impl AsFd,
+    interface: &str,
+    what: libc::Ioctl,
+) -> Result<libc::ifreq, std::io::Error> {
+    let mut asked = about(interface);
     // SAFETY: the kernel reads and writes the structure, which outlives the call.
     match unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what, &raw mut asked) } {
         0 => Ok(asked),
@@ -151,11 +157,7 @@ unsafe fn ask_driver<const N: usize>(
     words: &mut [u32; N],
 ) -> bool {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
-    // SAFETY: every pattern of bits is a value of this plain structure.
-    let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in asked.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
+    let mut asked = about(interface);
     asked.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
     // SAFETY: the kernel writes the words that the request points to; both outlive the call.
     unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCETHTOOL, &raw mut asked) == 0 }

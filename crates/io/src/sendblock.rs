@@ -66,7 +66,7 @@ impl SendBlock {
     }
 
     /// Appends the frame and returns `true`, or returns `false` if it does not fit into the send.
-    /// Its body must stay in place until the send has ended.
+    /// The frame's body must stay in place until the send has ended.
     #[inline]
     pub(crate) fn append(&mut self, frame: &Frame) -> bool {
         self.append_rest(frame, 0)

@@ -791,19 +791,9 @@ layout! {
 /// The code of the notification with an [`InvalInodeOut`], which stands in [`OutHeader::error`].
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+// The data of a write lie behind 80 bytes of heads.
+const _: () = assert!(size_of::<InHeader>() + size_of::<WriteIn>() == 80);
 
-    /// Checks that the data of a write lies behind 80 bytes of heads.
-    #[test]
-    fn the_data_of_a_write_begins_at_80() {
-        assert_eq!(size_of::<InHeader>() + size_of::<WriteIn>(), 80);
-    }
-
-    #[test]
-    fn an_entry_with_attributes_is_an_entry_behind_a_node() {
-        assert_eq!(size_of::<EntryOut>() + size_of::<DirEntry>(), 152);
-        assert!(size_of::<DirEntry>().is_multiple_of(ALIGN));
-    }
-}
+// An entry with attributes is an entry behind a node.
+const _: () = assert!(size_of::<EntryOut>() + size_of::<DirEntry>() == 152);
+const _: () = assert!(size_of::<DirEntry>().is_multiple_of(ALIGN));

@@ -131,6 +131,15 @@ fn dial(client: &mut Packets, count: usize) -> Vec<ConnId> {
     (0..count).map(|_| client.sockets.dial(now)).collect()
 }
 
+/// Returns a server and a client with two connections, what both have seen, and the connections.
+fn connected(via: &str) -> (Packets, Packets, [Seen; 2], Vec<ConnId>) {
+    let (mut server, mut client) = (server(via, None), client(via));
+    let mut seen = <[Seen; 2]>::default();
+    let conns = dial(&mut client, 2);
+    until(&mut server, &mut client, &mut seen, |seen| seen.iter().all(|end| end.opened.len() == 2));
+    (server, client, seen, conns)
+}
+
 /// Connects, exchanges bytes and ends, once without a key and once with one.
 fn carries(server_via: &str, client_via: &str) {
     for key in [None, PacketKey::parse(&"0a".repeat(32))] {
@@ -226,13 +235,7 @@ fn hostile() -> Vec<Vec<u8>> {
 fn strangers_in_the_segment_harm_nobody() {
     for via in ["packet", "xdp", "native"] {
         in_segment(9000, || {
-            let mut server = server(via, None);
-            let mut client = client(via);
-            let mut seen = <[Seen; 2]>::default();
-            let conns = dial(&mut client, 2);
-            until(&mut server, &mut client, &mut seen, |seen| {
-                seen.iter().all(|end| end.opened.len() == 2)
-            });
+            let (mut server, mut client, mut seen, conns) = connected(via);
             // One sends from the client's card as the client, the other one at the server's.
             let strangers = [stranger("right"), stranger("left")];
             for round in 0..50 {
@@ -254,13 +257,7 @@ fn strangers_in_the_segment_harm_nobody() {
 fn connections_outlive_an_interface_that_is_down_for_a_moment() {
     for via in ["packet", "xdp", "native"] {
         in_segment(9000, || {
-            let mut server = server(via, None);
-            let mut client = client(via);
-            let mut seen = <[Seen; 2]>::default();
-            let conns = dial(&mut client, 2);
-            until(&mut server, &mut client, &mut seen, |seen| {
-                seen.iter().all(|end| end.opened.len() == 2)
-            });
+            let (mut server, mut client, mut seen, conns) = connected(via);
             for card in ["right", "left"] {
                 assert!(ip(&format!("link set {card} down")));
                 // What is sent now is lost.
@@ -415,13 +412,7 @@ fn a_thread_rests_while_its_interface_is_down() {
     const TURNS: usize = 1_000;
     for via in ["xdp", "native"] {
         in_segment(9000, || {
-            let mut server = server(via, None);
-            let mut client = client(via);
-            let mut seen = <[Seen; 2]>::default();
-            let conns = dial(&mut client, 2);
-            until(&mut server, &mut client, &mut seen, |seen| {
-                seen.iter().all(|end| end.opened.len() == 2)
-            });
+            let (mut server, mut client, mut seen, conns) = connected(via);
             assert!(ip("link set right down"));
             client.send(conns[0], Frame::bare(FrameHead::new(&[9; 8])));
             // Each completion would end a park.

@@ -21,7 +21,7 @@ fn session(fabric: &Arc<Fabric>) -> Session {
 }
 
 /// Charges the subsystem's I/O to the default tenant (`is_charged`), or to the connections' own.
-/// Its queues have to fetch their views again.
+/// The queues of the subsystem have to fetch their views again.
 fn change(fabric: &Fabric, is_charged: bool) {
     let tenant = is_charged.then_some(contract::TenantId::DEFAULT);
     fabric.set_subsystem_tenant(&nqn(SUBSYSTEM), tenant).unwrap();

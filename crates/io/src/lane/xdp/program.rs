@@ -1,8 +1,9 @@
 //! The program at a card that gives the frames for our port to a socket, and all others to the
 //! kernel.
 //!
-//! It is twenty-one instructions, so they are written here: no compiler and no library for BPF is
-//! needed. The kernel verifies them when they are loaded (Linux's `Documentation/bpf`; RFC 9669).
+//! The program is twenty-one instructions, so they are written here: no compiler and no library for
+//! BPF is needed. The kernel verifies them when they are loaded (Linux's `Documentation/bpf`;
+//! RFC 9669).
 
 // UNSAFETY: attributes of bpf(2) are passed by pointers.
 #![allow(unsafe_code)]
