@@ -176,6 +176,22 @@ fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The number of times that the kernel is asked to verify a program.
+const VERIFY_TRIES: u32 = 100;
+
+/// Makes the attempt again, up to [`VERIFY_TRIES`] times, while it fails with `EAGAIN`. The verifier
+/// gives up with that error as soon as its thread has a signal to handle, and io_uring tells a thread
+/// of completed calls by one.
+fn uninterrupted<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..VERIFY_TRIES {
+        match attempt() {
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {}
+            result => return result,
+        }
+    }
+    attempt()
+}
+
 fn descriptor<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
     let fd = bpf(command, attributes)?;
     // SAFETY: these commands return a new descriptor, which nobody else has.
@@ -222,7 +238,7 @@ impl Program {
             interface: 0,
             attach_type: ATTACH_TYPE_XDP,
         };
-        let program = descriptor(PROG_LOAD, &load)?;
+        let program = uninterrupted(|| descriptor(PROG_LOAD, &load))?;
         let link = LinkCreate {
             program: program.as_raw_fd() as u32,
             interface: door.card.index as u32,
@@ -258,6 +274,24 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verification_that_a_signal_interrupts_is_repeated_a_limited_number_of_times() {
+        let mut asked = 0;
+        let mut answer = |good_at: u32| {
+            asked = 0;
+            let result = uninterrupted(|| {
+                asked += 1;
+                let error = io::Error::from_raw_os_error(libc::EAGAIN);
+                if asked == good_at { Ok(()) } else { Err(error) }
+            });
+            (result.is_ok(), asked)
+        };
+        assert_eq!(answer(3), (true, 3));
+        assert_eq!(answer(0), (false, VERIFY_TRIES));
+        let refuse = || Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(uninterrupted(refuse).unwrap_err().raw_os_error(), Some(libc::EPERM));
+    }
 
     #[test]
     fn every_jump_leads_to_the_verdict_for_others() {
