@@ -208,20 +208,6 @@ fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::i
     }
 }
 
-/// Returns random bytes that cannot be guessed.
-///
-/// # Errors
-/// Fails if the system has no random bytes.
-pub(crate) fn secret() -> Result<[u8; 32], Error> {
-    let mut bytes = [0; 32];
-    // SAFETY: the kernel writes at most 32 bytes to `bytes`.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got as usize == bytes.len() {
-        return Ok(bytes);
-    }
-    Err(Error::system("cannot draw a secret", std::io::Error::last_os_error()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -256,7 +256,7 @@ impl Door {
     /// Fails if the interface cannot be used, or if all ports that were tried are taken.
     pub(crate) fn call(server: &EtherAddress) -> Result<Door, Error> {
         let card = Card::find(server.interface())?;
-        let chance = datagram::secret()?;
+        let chance = crate::random::secret();
         let ports = chance.chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]]));
         let free = ports.take(CLIENT_TRIES).find_map(|port| {
             let port = port | CLIENT_PORTS;

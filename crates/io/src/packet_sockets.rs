@@ -103,11 +103,11 @@ impl PacketSockets {
             }
         };
         let sealed = key.map(|key| -> Result<Sealed, Error> {
-            let chance = datagram::secret()?;
+            let chance = crate::random::secret();
             Ok(Sealed { key, chance, packets_max: Sealed::PACKETS_MAX })
         });
         let settings = Settings {
-            secret: datagram::secret()?,
+            secret: crate::random::secret(),
             sealed: sealed.transpose()?,
             worker: self.place.0 as u8,
             workers: self.place.1 as u8,

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dataplane::Volume;
 use flash::{Source, Spec};
 use io::Clock;
 use qos::calibrate::{Calibration, Course, Effort};
@@ -28,7 +29,6 @@ use beds::Bed;
 use findings::Findings;
 use live::Live;
 use output::check_writable;
-use server::volumes::Volume;
 use stop::Stop;
 
 /// The minimum size of a device to measure: on a smaller one, requests collide.

@@ -22,10 +22,8 @@ pub(crate) fn create(spec: &Spec, files: Option<u32>, print: &dyn Fn(&str)) -> R
 }
 
 fn make(medium: &mut Medium, files: Option<u32>) -> Result<Shape, String> {
-    let mut uuid = [0; 16];
-    server::fabric::random(&mut uuid);
     let pages = medium.pages();
-    let mut shape = Shape::of(uuid, pages, pages);
+    let mut shape = Shape::of(io::random_uuid(), pages, pages);
     if let Some(files) = files {
         shape.inodes = inodes(files)?;
     }

@@ -7,9 +7,9 @@ use contract::{
     BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, Completion, Device, REQUEST_BYTES_MAX, Range,
     SizeClass, SlotTable, Status, Submission,
 };
+use dataplane::{AnyDevice, Through, Volume};
 use flash::{Decorated, Spec};
 use io::{Clock, Owner, Reactor, Ring, carve};
-use server::volumes::{AnyDevice, Through, Volume};
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = COMMIT_PAGE_BYTES;

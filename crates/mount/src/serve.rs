@@ -12,9 +12,9 @@ use std::sync::mpsc::Sender;
 
 use contigfs::{FileSystem, Settings};
 use contract::BufPool;
+use dataplane::Volume;
 use io::fuse::{Channel, mounted, unmount};
 use io::{SpinPolicy, carve, run};
-use server::volumes::Volume;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -41,7 +41,7 @@ pub(crate) fn mount(args: &MountArgs, print: &dyn Fn(&str)) -> Result<(), String
     let _lock = lock(Path::new(LOCKS), &folder)?;
     let mut medium = Medium::open(&args.spec)?;
     let mut seed = [0; 8];
-    server::fabric::random(&mut seed);
+    io::random(&mut seed);
     let settings = Settings {
         commit_pages_max: medium.commit_pages_max(),
         seed: u64::from_ne_bytes(seed),

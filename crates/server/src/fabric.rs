@@ -1,8 +1,6 @@
 //! The NVMe fabric of a server: the parts of its configuration that hosts see, and their names.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io::Read;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -122,7 +120,7 @@ impl Environment for Wakers {
     }
 
     fn random(&self, bytes: &mut [u8]) {
-        random(bytes);
+        io::random(bytes);
     }
 
     fn give_way(&self) {
@@ -141,15 +139,6 @@ impl Environment for Wakers {
             calculator.unpark();
         }
     }
-}
-
-/// Returns a random UUID (RFC 9562, version 4).
-pub(crate) fn random_uuid() -> [u8; 16] {
-    let mut uuid = [0; 16];
-    random(&mut uuid);
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
 }
 
 impl Plan<'_> {
@@ -393,12 +382,6 @@ fn ana_state(state: spec::AnaState) -> AnaState {
         spec::AnaState::PersistentLoss => AnaState::PERSISTENT_LOSS,
         spec::AnaState::Change => AnaState::CHANGE,
     }
-}
-
-/// Fills a buffer with random bytes.
-pub fn random(bytes: &mut [u8]) {
-    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
-    read.expect("the kernel has random bytes");
 }
 
 /// Returns the UUID of a namespace that has no configured one, derived from its subsystem, its

@@ -1,10 +1,10 @@
 //! The server's interface to the kernel: io_uring, or epoll where io_uring is forbidden.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
-use io::{EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Ring, Sockets};
+use dataplane::Chosen;
+use io::Ring;
 
 use crate::log;
-use crate::volumes::Through;
 
 /// The requested kernel interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -16,15 +16,6 @@ pub enum Interface {
     #[value(name = "io_uring")]
     IoUring,
     /// Event notification and a system call for each transfer
-    Epoll,
-}
-
-/// The kernel interface that all workers of a process use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chosen {
-    /// An io_uring for each worker.
-    IoUring,
-    /// epoll for sockets, a pool of threads for files.
     Epoll,
 }
 
@@ -46,29 +37,5 @@ impl Interface {
             }
             (Err(error), _) => Err(error.to_string()),
         }
-    }
-}
-
-/// A kind of sockets that a worker can be built on.
-pub(crate) trait Way: Network {
-    /// Returns the kernel interface that devices use beside these sockets.
-    fn through(reactor: &Self::Reactor) -> Through<'_>;
-}
-
-impl Way for Sockets {
-    fn through(reactor: &Ring) -> Through<'_> {
-        Through::Ring(reactor)
-    }
-}
-
-impl Way for PacketSockets {
-    fn through(reactor: &Ring) -> Through<'_> {
-        Through::Ring(reactor)
-    }
-}
-
-impl Way for EpollSockets {
-    fn through(reactor: &EpollReactor) -> Through<'_> {
-        Through::Threads(reactor.waker())
     }
 }

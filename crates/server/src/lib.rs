@@ -4,10 +4,8 @@
 //! [`serve::run`] is the entry point; a test or another program can embed it.
 #![forbid(unsafe_code)]
 
-mod accounts;
 pub mod admin;
 mod audit;
-mod complaints;
 pub mod config;
 pub mod credentials;
 mod crew_size;
@@ -19,16 +17,12 @@ pub mod listen;
 pub mod live;
 pub mod log;
 mod machine;
-mod orders;
-mod places;
 pub mod reach;
 mod recalibrate;
 pub mod serve;
-mod sessions;
 mod storage_epoch;
 mod tenancy;
 pub mod translation;
 pub mod upgrade;
-pub mod volumes;
 mod wait;
 mod watchdog;

@@ -17,16 +17,14 @@ use std::time::Duration;
 use contract::{Instant, NamespaceId};
 use control::Tenants;
 use control::admin::{Code, Phase, Problem, Recalibration, Recalibrator, StartRecalibration, When};
+use dataplane::{Accounts, Chosen, Places};
 use io::Clock;
 use qos::{DeviceModel, Drift};
 
 pub(crate) use self::model_store::ModelStore;
 use self::prober::{Orders, Place};
 use self::run::{Ended, IDLE_SHARE, Order};
-use crate::accounts::Accounts;
 use crate::config::Space;
-use crate::interface::Chosen;
-use crate::places::Places;
 use crate::wait;
 
 /// The interval at which devices are checked for drift and idleness.

@@ -5,198 +5,120 @@ mod args;
 mod clash;
 mod doors;
 mod draft;
-mod duty;
 pub mod preview;
 mod reload;
 pub mod state_file;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId};
-use control::{Tenants, WorkerCommands, WorkerController, WorkerMailbox};
-use io::{
-    Clock, EpollSockets, Listener, PacketSockets, Reactor, Sockets, SocketsConfig, SpinPolicy,
-    Spread, TcpOptions, Waker,
-};
-use proto::nvme::Fabric;
-use qos::{AnyScheduler, PassThrough, QueueLimits};
+use contract::ListenerId;
+use control::{WorkerCommands, WorkerController, WorkerMailbox};
+use dataplane::{Accounts, Chosen, ONE_WORKER, Orders, Places, Plan, Volume};
+use io::{Listener, SpinPolicy, Spread, TcpOptions, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use worker::{Attached, Limits, Line, Parts, Watch, Worker};
 
 pub use self::args::Args;
 use self::args::{located, merge};
 use self::doors::Doors;
 use self::draft::{Beside, Draft};
-use self::duty::{Duty, ServerDevice, ServerWorker};
-use crate::accounts::Accounts;
 use crate::admin::{Crew, Office};
 use crate::config::exposure::{doubtful_names, exposed};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
-use crate::interface::{Chosen, Way};
 use crate::listen::ListenAt;
 use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
-use crate::orders::{Inbox, Orders};
-use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
-use crate::sessions::ByListener;
 use crate::storage_epoch;
 use crate::upgrade::{
     Grounds, HandOver, Successor, ask_for_time, socket_path, start_hand_over, tell_service_manager,
     tell_why_anew,
 };
-use crate::volumes::{ONE_WORKER, Through, Volume, nothing};
 use crate::watchdog;
 
-/// The parts from which each worker of a server is built.
-pub(crate) struct Plan {
-    pub(crate) places: Arc<Places>,
-    pub(crate) shared: Arc<Parts>,
-    limits: Limits,
-    spread: Arc<Spread>,
-    orders: Arc<Orders>,
-    cpus: Option<Vec<usize>>,
-    spin: SpinPolicy,
-    tcp: TcpOptions,
-    /// The largest number of connections of one worker.
-    connections_max: usize,
-    /// The number of connections that all workers together have room for.
-    pub(crate) room: usize,
-    /// The clock of all workers and the control plane.
-    clock: Clock,
-    pub(crate) tenants: Tenants,
-    no_scheduler: bool,
-    /// The NVMe fabric, created once a listener speaks NVMe.
-    fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// The mailboxes and orders of the workers that have not started, by worker.
-    boxes: Mutex<Vec<Option<(WorkerMailbox, Inbox)>>>,
-    accounts: Accounts,
+/// Checks that this server can serve the predecessor's connections, and takes over the
+/// predecessor's record of removed namespaces and listeners.
+fn check_successor(
+    plan: &Plan,
+    successor: &mut Successor,
+    live: &Live,
+    listen_at: &[ListenAt],
+) -> Result<(), String> {
+    let (listeners, spaces) = (&plan.shared.listeners, live.spaces());
+    live.set_removals(successor.removals()?);
+    let departed = successor.check(&spaces, listen_at, plan.room, &plan.tenants, listeners)?;
+    live.set_departed(departed);
+    Ok(())
 }
 
-impl Plan {
-    /// Checks that this server can serve the predecessor's connections, and takes over the
-    /// predecessor's record of removed namespaces and listeners.
-    fn check_successor(
-        &self,
-        successor: &mut Successor,
-        live: &Live,
-        listen_at: &[ListenAt],
-    ) -> Result<(), String> {
-        let (listeners, spaces) = (&self.shared.listeners, live.spaces());
-        live.set_removals(successor.removals()?);
-        let departed = successor.check(&spaces, listen_at, self.room, &self.tenants, listeners)?;
-        live.set_departed(departed);
-        Ok(())
-    }
+/// Collects the parts of the server that the admin API shows and changes, and starts the
+/// recalibrations.
+fn crew(
+    plan: &Plan,
+    chosen: Chosen,
+    live: &Arc<Live>,
+    commands: &WorkerCommands,
+    config: &Config,
+) -> Result<Crew, String> {
+    let tools = recalibrate::Tools {
+        tenants: plan.tenants.clone(),
+        places: plan.places.clone(),
+        clock: plan.clock,
+        accounts: plan.accounts.clone(),
+        workers: plan.workers(),
+        chosen,
+    };
+    let recalibrations = Recalibrations::new(tools, live.clone(), &config.device);
+    live.set_recalibrations(&recalibrations);
+    recalibrations.start()?;
+    let (commands, cpus) = (commands.clone(), plan.cpus.clone());
+    Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
+}
 
-    /// Creates the scheduler of a worker's queue to a device.
-    fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
-        let slots = self.limits.in_flight;
-        match self.no_scheduler {
-            true => AnyScheduler::PassThrough(PassThrough::new(slots)),
-            false => {
-                let limits = QueueLimits { slots, of_tenant: slots as u32 };
-                self.tenants.scheduler(device, worker, limits)
-            }
-        }
+/// Returns the parts of the server that never change, which live changes use.
+fn ground(plan: &Plan, wakers: &Wakers, insecure: bool) -> Ground {
+    Ground {
+        places: plan.places.clone(),
+        shared: plan.shared.clone(),
+        fabric: plan.fabric.clone(),
+        wakers: wakers.clone(),
+        workers: plan.workers(),
+        clock: plan.clock,
+        tenants: plan.tenants.clone(),
+        tcp: plan.tcp.clone(),
+        insecure,
+        drain_limit: plan.limits.drain,
     }
+}
 
-    /// Opens a worker's queue to a device, with its scheduler.
-    fn attach(
-        &self,
-        through: &Through<'_>,
-        volume: &Volume,
-        place: usize,
-        worker: usize,
-    ) -> Result<ServerDevice, String> {
-        let queue = volume.open_queue(through, place, worker)?;
-        Ok(Attached::new(queue, self.scheduler(place, worker)))
-    }
-
-    fn workers(&self) -> usize {
-        self.spread.connections().len()
-    }
-
-    /// Waits until all workers have ended, and closes the devices. Returns `true` if a worker
-    /// failed.
-    fn await_ends(&self, threads: Vec<JoinHandle<()>>) -> bool {
-        let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
-        let failed = threads.into_iter().fold(false, join);
-        self.places.all().iter().for_each(|disk| disk.volume.close());
-        failed
-    }
-
-    /// Collects the parts of the server that the admin API shows and changes, and starts the
-    /// recalibrations.
-    fn crew(
-        &self,
-        chosen: Chosen,
-        live: &Arc<Live>,
-        commands: &WorkerCommands,
-        config: &Config,
-    ) -> Result<Crew, String> {
-        let tools = recalibrate::Tools {
-            tenants: self.tenants.clone(),
-            places: self.places.clone(),
-            clock: self.clock,
-            accounts: self.accounts.clone(),
-            workers: self.workers(),
-            chosen,
-        };
-        let recalibrations = Recalibrations::new(tools, live.clone(), &config.device);
-        live.set_recalibrations(&recalibrations);
-        recalibrations.start()?;
-        let (commands, cpus) = (commands.clone(), self.cpus.clone());
-        Ok(Crew { commands, cpus, live: live.clone(), recalibrations })
-    }
-
-    /// Returns the parts of the server that never change, which live changes use.
-    fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
-        Ground {
-            places: self.places.clone(),
-            shared: self.shared.clone(),
-            fabric: self.fabric.clone(),
-            wakers: wakers.clone(),
-            workers: self.workers(),
-            clock: self.clock,
-            tenants: self.tenants.clone(),
-            tcp: self.tcp.clone(),
-            insecure,
-            drain_limit: self.limits.drain,
-        }
-    }
-
-    /// Returns the parts that a successor takes over and to which taken-over connections are added.
-    fn grounds(
-        &self,
-        doors: &mut Doors,
-        live: Arc<Live>,
-        commands: WorkerCommands,
-        wakers: Vec<Waker>,
-        listeners: Vec<(ListenerId, Listener)>,
-    ) -> Grounds {
-        Grounds {
-            tenants: self.tenants.clone(),
-            commands,
-            spread: self.spread.clone(),
-            shared: self.shared.clone(),
-            places: self.places.clone(),
-            live,
-            clock: self.clock,
-            orders: self.orders.clone(),
-            wakers,
-            sockets: doors.take_sockets(),
-            apis: doors.apis(),
-            connections_max: self.room,
-            listeners: Mutex::new(listeners),
-        }
+/// Returns the parts that a successor takes over and to which taken-over connections are added.
+fn grounds(
+    plan: &Plan,
+    doors: &mut Doors,
+    live: Arc<Live>,
+    commands: WorkerCommands,
+    wakers: Vec<Waker>,
+    listeners: Vec<(ListenerId, Listener)>,
+) -> Grounds {
+    Grounds {
+        tenants: plan.tenants.clone(),
+        commands,
+        spread: plan.spread.clone(),
+        shared: plan.shared.clone(),
+        places: plan.places.clone(),
+        live,
+        clock: plan.clock,
+        orders: plan.orders.clone(),
+        wakers,
+        sockets: doors.take_sockets(),
+        apis: doors.apis(),
+        connections_max: plan.room,
+        listeners: Mutex::new(listeners),
     }
 }
 
@@ -268,10 +190,10 @@ fn serve(
     let (plan, mut controller, hand_over) = plan(args, &base, &config, draft, successor.as_mut())?;
     let mut doors = Doors::bind(&listen_at, (&plan.tcp, plan.workers()), successor.as_mut())?;
     let fabric_wakers = Wakers::default();
-    let ground = plan.ground(&fabric_wakers, args.insecure);
+    let ground = ground(&plan, &fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;
     match successor {
-        Some(successor) => plan.check_successor(successor, &live, &listen_at)?,
+        Some(successor) => check_successor(&plan, successor, &live, &listen_at)?,
         None => live.keep_disks(),
     }
     let plan = Arc::new(plan);
@@ -280,13 +202,9 @@ fn serve(
     // What is taken over is accepted from when it is ours.
     let listeners = doors.take_listeners();
     let (now, later) = if successor.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
-    let (threads, wakers) = match chosen {
-        Chosen::IoUring if has_packets(&listen_at) => start::<PacketSockets>(&plan, now)?,
-        Chosen::IoUring => start::<Sockets>(&plan, now)?,
-        Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
-    };
+    let (threads, wakers) = plan.start(chosen, has_packets(&listen_at), now)?;
     let commands = controller.commands();
-    let crew = plan.crew(chosen, &live, &commands, &config)?;
+    let crew = crew(&plan, chosen, &live, &commands, &config)?;
     let (office, is_successor) = (Arc::new(Office::open(&config.admin)?), successor.is_some());
     live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, successor.as_mut())?;
@@ -300,7 +218,7 @@ fn serve(
     let reload = move || reload::reload(&words, &reloaded, &own_office);
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
-    let grounds = plan.grounds(&mut doors, live, commands, wakers, later);
+    let grounds = grounds(&plan, &mut doors, live, commands, wakers, later);
     let hand_over = start_hand_over(hand_over, grounds, successor.take(), doors.upgrade()?)?;
     if hand_over.has_to_serve(&threads)? {
         announce(&doors, is_successor.then(|| (&*office, args.about())));
@@ -438,136 +356,6 @@ fn plan(
         accounts: Accounts::watched_by(&mut controller, workers),
     };
     Ok((plan, controller, hand_over))
-}
-
-/// Starts the workers and waits until each can serve. The first worker accepts connections.
-fn start<N: Way>(
-    plan: &Arc<Plan>,
-    listeners: Vec<(ListenerId, Listener)>,
-) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
-    let (sender, receiver) = channel();
-    let workers = plan.workers();
-    let mut threads = Vec::new();
-    for (number, own) in divided(listeners, workers)?.into_iter().enumerate() {
-        let (plan, sender) = (plan.clone(), sender.clone());
-        let body = move || work::<N>(&plan, number, own, &sender);
-        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
-        threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
-    }
-    drop(sender);
-    let wakers = await_workers(&receiver, workers)?;
-    Ok((threads, wakers))
-}
-
-/// Returns the listeners of each worker: the first accepts for all, and packets come to each.
-fn divided(
-    listeners: Vec<(ListenerId, Listener)>,
-    workers: usize,
-) -> Result<Vec<Vec<(ListenerId, Listener)>>, String> {
-    let mut all: Vec<_> = (0..workers).map(|_| Vec::new()).collect();
-    for (id, listener) in listeners {
-        let parts = listener.divide(workers).map_err(|error| error.to_string())?;
-        parts.into_iter().enumerate().for_each(|(worker, part)| all[worker].push((id, part)));
-    }
-    Ok(all)
-}
-
-/// Waits for the start of all workers. Returns their wakers by number.
-fn await_workers(
-    receiver: &Receiver<Result<(usize, Waker), String>>,
-    workers: usize,
-) -> Result<Vec<Waker>, String> {
-    let died = || "a worker ended before it could serve".to_owned();
-    let started = (0..workers).map(|_| receiver.recv().map_err(|_| died())?);
-    let mut wakers = started.collect::<Result<Vec<_>, _>>()?;
-    wakers.sort_by_key(|(worker, _)| *worker);
-    Ok(wakers.into_iter().map(|(_, waker)| waker).collect())
-}
-
-/// Runs a worker on the calling thread.
-fn work<N: Way>(
-    plan: &Plan,
-    number: usize,
-    listeners: Vec<(ListenerId, Listener)>,
-    started: &Sender<Result<(usize, Waker), String>>,
-) {
-    plan.accounts.open(number);
-    let own = plan.boxes.lock().expect("no holder panics")[number].take();
-    let (mailbox, inbox) = own.expect("a worker starts once");
-    let (reactor, mut worker) = match build::<N>(plan, number, listeners, mailbox) {
-        Ok(built) => built,
-        Err(error) => {
-            let _ = started.send(Err(error)); // the receiver is gone only if another failed first
-            return;
-        }
-    };
-    if started.send(Ok((number, reactor.waker()))).is_err() {
-        return;
-    }
-    let mut duty = Duty::new(plan.orders.clone(), number, inbox);
-    io::run(&reactor, &plan.clock, plan.spin, |now| {
-        let attach = |place: usize, volume: Option<&Volume>| match volume {
-            Some(volume) => plan.attach(&N::through(&reactor), volume, place, number),
-            None => {
-                let scheduler = PassThrough::new(plan.limits.in_flight);
-                Ok(Attached::new(nothing(), AnyScheduler::PassThrough(scheduler)))
-            }
-        };
-        duty.attend(&mut worker, now, attach);
-        let turn = worker.turn(now);
-        duty.after(&mut worker, now, turn)
-    });
-}
-
-fn build<N: Way>(
-    plan: &Plan,
-    number: usize,
-    listeners: Vec<(ListenerId, Listener)>,
-    mailbox: WorkerMailbox,
-) -> Result<(N::Reactor, ServerWorker<N>), String> {
-    let say = |error: io::Error| error.to_string();
-    if let Some(cpus) = &plan.cpus {
-        io::pin_to_cpu(cpus[number]).map_err(say)?;
-    }
-    let reactor = N::Reactor::new().map_err(say)?;
-    let arena = io::carve(&BufPool::CLASSES).map_err(say)?;
-    let config = SocketsConfig {
-        connections_max: plan.connections_max,
-        frames_max: 2 * plan.limits.in_flight + 64,
-        tcp: plan.tcp.clone(),
-        ..SocketsConfig::default()
-    };
-    let mut sockets = N::new(&reactor, config).map_err(say)?;
-    sockets.join(plan.spread.clone(), number);
-    for (id, listener) in listeners {
-        sockets.listen(id, listener).map_err(say)?;
-    }
-    let through = N::through(&reactor);
-    if let Through::Ring(ring) = through
-        && plan.places.all().iter().any(|disk| disk.volume.is_direct())
-        && let Err(error) = ring.register_buffers(&arena)
-    {
-        tracing::warn!("{error}");
-    }
-    let disks = plan.places.all().into_iter();
-    let devices = disks.map(|disk| plan.attach(&through, &disk.volume, disk.place, number));
-    let devices = devices.collect::<Result<Vec<_>, String>>()?;
-    let pool = BufPool::new(arena.bufs);
-    let line = Line {
-        mailbox,
-        meters: plan.tenants.meters(number),
-        worker: number as u16,
-        watch: Some(Watch {
-            clock: io::Clock::now_since,
-            origin: plan.clock.origin(),
-            traces: plan.tenants.traces(number),
-        }),
-    };
-    let (shared, limits) = (plan.shared.clone(), plan.limits);
-    let (fabric, worker, desk) = (plan.fabric.clone(), number as u16, None);
-    let sessions = ByListener { fabric, desk, worker, shared: shared.clone() };
-    let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
-    Ok((reactor, worker))
 }
 
 /// Handles signals. The first SIGTERM or SIGINT drains all workers, or ends a drain soon. The

@@ -4,9 +4,10 @@
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use dataplane::Volume;
+
 use crate::fabric::uuid_of;
 use crate::machine::machine_id;
-use crate::volumes::Volume;
 
 /// The file with the kernel's boot identifier, which differs after each start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

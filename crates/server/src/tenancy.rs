@@ -9,6 +9,7 @@ use contract::{Chores, Promise, TenantId};
 use control::{
     Batch, Clock, DeviceSetup, Origin, Refusal, Switches, TenantChange, TenantRegistry, Tenants,
 };
+use dataplane::Volume;
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
@@ -17,7 +18,6 @@ use worker::{Lead, Stands};
 
 use crate::config::{Config, Mistakes, Place};
 use crate::listen::ListenAt;
-use crate::volumes::Volume;
 
 /// The inputs from which the tenants and devices are registered.
 pub(crate) struct Needs<'a> {

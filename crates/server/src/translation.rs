@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use dataplane::{FileMedia, explain, member_options, open_member, open_volume, shape};
 use flash::{Source, Spec};
 use ftl::layout::PAGE_BYTES;
 pub use ftl::{Checked, Described, Geometry};
 use ftl::{Media, Untouched};
 use io::device::FileVolume;
-
-use crate::volumes::{FileMedia, explain, member_options, open_member, open_volume, shape};
 
 /// The number of bytes at the beginning of a member that are searched for other data.
 const LOOKED_AT: usize = 1 << 20;

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dataplane::Orders;
 use io::Waker;
 
-use crate::orders::Orders;
 use crate::upgrade::{show_life, watchdog_interval};
 
 /// The number of questions to the workers in an interval of the service manager.

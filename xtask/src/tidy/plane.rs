@@ -14,6 +14,10 @@ const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
 /// turns.
 const BESIDE: [&str; 16] = [
     "crates/control/src/mailboxes.rs",
+    "crates/dataplane/src/duty.rs",
+    "crates/dataplane/src/interface.rs",
+    "crates/dataplane/src/orders.rs",
+    "crates/dataplane/src/sessions.rs",
     "crates/io/src/device/",
     "crates/io/src/epoll/",
     "crates/io/src/outer.rs",
@@ -25,10 +29,6 @@ const BESIDE: [&str; 16] = [
     "crates/io/src/spread.rs",
     "crates/io/src/uring/",
     "crates/io/src/waker.rs",
-    "crates/server/src/interface.rs",
-    "crates/server/src/orders.rs",
-    "crates/server/src/serve/duty.rs",
-    "crates/server/src/sessions.rs",
 ];
 
 /// The types and functions that may not be mentioned, since they wait for another thread.

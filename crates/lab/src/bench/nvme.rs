@@ -165,7 +165,7 @@ impl Door for NvmeDoor {
         let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
         sockets.dial_to(self.endpoint.clone());
         let mut options = self.options.clone();
-        server::fabric::random(&mut options.chance);
+        io::random(&mut options.chance);
         Ok(Host::new(sockets, options, Patience::default()))
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::load::{Pace, Pattern, Shape, VERIFY_UNITS_MAX, unit_bytes};
 use client::{Options, Version};
 use contract::{BLOCK_BYTES, NamespaceId};
+use dataplane::Volume;
 
 use super::arguments::Arguments;
 use super::nbd::{self, NbdDoor};
@@ -16,7 +17,6 @@ use super::survey;
 use super::target::{Reach, Target};
 use crate::report::number_text;
 use flash::size_text;
-use server::volumes::Volume;
 
 /// Maximum number of requests that one thread may keep in flight.
 const IN_FLIGHT_MAX: usize = 1 << 16;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use client::load::{Local, Remote, Tally};
 use client::{Initiator, Options, Report, Version};
 use contract::{NamespaceId, Turn};
+use dataplane::{Through, Volume};
 use io::{
     Clock, EpollReactor, EpollSockets, Network, PacketSockets, Ring, Sockets, SocketsConfig,
     SpinPolicy,
@@ -20,7 +21,6 @@ use super::plan::{Plan, Way};
 use super::problem::Problem;
 use super::target::Reach;
 use crate::report::End;
-use server::volumes::{Through, Volume};
 
 /// The load threads of a measurement.
 pub(super) struct Crew {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::bed::{Failure, FlashBed};
+use dataplane::Volume;
 use flash::Spec;
 use qos::calibrate::{Offer, Outcome};
 
 use super::real_time::Crew;
 use super::stop::Stop;
-use server::volumes::Volume;
 
 /// A device to be calibrated, which accepts loads.
 pub(super) enum Bed {

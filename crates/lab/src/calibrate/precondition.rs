@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use client::load::{Ended, Local, Path};
 use contract::{BLOCK_BYTES, Buf, Command, Instant, Range, SizeClass, Turn};
+use dataplane::{Through, Volume};
 use indicatif::{ProgressBar, ProgressStyle};
 use io::{Clock, Ring, SpinPolicy};
 
 use super::stop::Stop;
-use server::volumes::{Through, Volume};
 
 /// Bytes of each sequential write: large, to be fast.
 const ORDERED_BYTES: usize = 128 << 10;

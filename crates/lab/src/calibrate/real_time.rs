@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::bed;
 use client::load::{Generator, Local, Path, Shape, Tally};
 use contract::{BufPool, Instant, SizeClass, Turn};
+use dataplane::{Through, Volume};
 use io::{Clock, Ring, SpinPolicy};
 use qos::calibrate::{Offer, Outcome};
 
 use super::stop::Stop;
-use server::volumes::{Through, Volume};
 
 /// The longest interval between two readings of the threads' measurements.
 const LOOK_GAP: Duration = Duration::from_millis(100);

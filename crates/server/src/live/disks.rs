@@ -10,17 +10,15 @@ use std::sync::Arc;
 use contract::BLOCK_BYTES;
 use control::Refusal;
 use control::admin::{Code, OpenedDevice, Problem};
+use dataplane::{Disk, DiskOrder, ONE_WORKER, Places, Volume};
 use flash::{Source, Spec};
 use spec::diff;
 
 use super::Inner;
 use super::reconciler::Reconciler;
 use crate::config::Config;
-use crate::orders::DiskOrder;
-use crate::places::{Disk, Places};
 use crate::storage_epoch;
 use crate::tenancy;
-use crate::volumes::{ONE_WORKER, Volume};
 
 /// Stores the identity of the disk that serves each device, if any has changed, so that the next
 /// start can compare.

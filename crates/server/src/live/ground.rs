@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::Tenants;
+use dataplane::Places;
 use io::{Clock, TcpOptions};
 use proto::nvme::Fabric;
 use worker::Parts;
 
 use crate::fabric::Wakers;
-use crate::places::Places;
 
 /// The parts of a running server that never change.
 pub(crate) struct Ground {

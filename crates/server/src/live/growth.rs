@@ -8,12 +8,11 @@
 use std::sync::Arc;
 
 use control::admin::{Code, Problem};
+use dataplane::{Places, Volume};
 
 use super::world::World;
 use super::{Changes, Inner};
 use crate::config::{Config, Space};
-use crate::places::Places;
-use crate::volumes::Volume;
 
 /// The blocks of a device that a change needs: an unused range that reads as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

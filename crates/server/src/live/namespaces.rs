@@ -11,7 +11,6 @@ use super::reconciler::Reconciler;
 use super::world::World;
 use super::{Changes, Inner};
 use crate::config::Space;
-use crate::fabric::random_uuid;
 use crate::listen::Protocol;
 
 /// New namespaces begin at a multiple of this number of blocks (1 MiB).
@@ -54,7 +53,7 @@ impl Namespaces<'_> {
             let number = vacant(inner)?;
             let first = self.find_room(world, device, blocks)?;
             let place = Namespace { device, first, blocks, read_only: wanted.read_only };
-            let (name, uuid) = (wanted.name.clone(), Some(random_uuid()));
+            let (name, uuid) = (wanted.name.clone(), Some(io::random_uuid()));
             self.set(world, changes, &Space { number, name, uuid, place });
             if let Some(nqns) = &wanted.subsystems {
                 export(world, changes, number, nqns)?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use control::WorkerCommands;
 use control::admin::{Code, Problem};
+use dataplane::Orders;
 use io::Waker;
 use proto::nvme::Fabric;
 
@@ -17,7 +18,6 @@ use super::growth::{self, Need};
 use super::seen::Seen;
 use super::world::{self, World};
 use super::{Changes, Ground, Inner, Open, reconcile, reservations};
-use crate::orders::Orders;
 use crate::recalibrate::Recalibrations;
 use crate::wait::{self, SETTLE_MAX};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use contract::{ListenerId, Promise};
 use control::admin::{Code, DrainServer, Inventory, NewNamespace, Recalibrator, RemoveListener};
 use control::{TenantChange, WorkerController, WorkerMailbox};
+use dataplane::{Accounts, Chosen, Orders, Places, Volume};
 use flash::Spec;
 use io::{Clock, TcpOptions};
 use qos::{DeviceModel, RatePoint};
@@ -15,16 +16,11 @@ use worker::{Access, Fences, Listeners, Namespaces, Parts};
 
 use super::files::power::{self, Fault};
 use super::*;
-use crate::accounts::Accounts;
 use crate::config::{Mistakes, Room};
 use crate::fabric::Wakers;
-use crate::interface::Chosen;
 use crate::listen::NUMBER_MAX;
-use crate::orders::Orders;
-use crate::places::Places;
 use crate::recalibrate::{ModelStore, Tools};
 use crate::tenancy;
-use crate::volumes::Volume;
 use crate::wait::SETTLE_MAX;
 
 const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use contract::{Geometry, NamespaceId};
+use dataplane::Disk;
 use proto::nvme::{self, Fabric};
 use spec::diff;
 use worker::Namespace;
@@ -12,7 +13,6 @@ use super::ground::Ground;
 use super::open::Open;
 use crate::config::{Config, Room, Space};
 use crate::fabric;
-use crate::places::Disk;
 
 /// The state of a server at one moment.
 #[derive(Debug)]

@@ -13,12 +13,10 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Feedback, Instant, Range, Scheduler,
     SizeClass, SlotTable, Submission, TenantId, Turn,
 };
+use dataplane::{Volume, Way};
 use flash::Chance;
 use io::{Clock, Reactor, SpinPolicy, ThreadAccount, Waits};
 use qos::{AnyScheduler, PAGE_BYTES};
-
-use crate::interface::Way;
-use crate::volumes::Volume;
 
 /// Maximum number of probes that wait or are at the device.
 pub(super) const PROBES_MAX: usize = 1024;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
+use dataplane::Chosen;
 use io::{EpollSockets, Sockets, Waits};
 use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
 use qos::{DeviceModel, QueueLimits, Seen, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
 
 use super::Tools;
 use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
-use crate::interface::Chosen;
 
 /// The shortest and the longest time for which a step measures. In between, a step measures about
 /// [`STEP_READS`] reads.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use contract::{Device, Geometry, NamespaceId};
 use control::Tenants;
+use dataplane::{Places, Volume};
 use flash::{Null, Source, Spec};
 use io::{Clock, Endpoint};
 use worker::{Fences, Limits, Listeners, Parts};
@@ -24,9 +25,7 @@ use crate::crew_size::CrewSize;
 use crate::fabric::{self, Entrance};
 use crate::interface::Interface;
 use crate::listen::{ListenAt, NUMBER_MAX, url};
-use crate::places::Places;
 use crate::tenancy;
-use crate::volumes::Volume;
 
 /// The settings of the command line that are not in the configuration.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex};
 use contract::ListenerId;
 use control::admin::Running;
 use control::{Tenants, WorkerCommands};
+use dataplane::{Orders, Places};
 use io::{Clock, Listener, Spread, Waker};
 use worker::Parts;
 
 use super::socket::Socket;
 use crate::live::Live;
-use crate::orders::Orders;
-use crate::places::Places;
 
 /// The parts of a server that are handed over, or that taken-over connections are added to.
 pub(crate) struct Grounds {

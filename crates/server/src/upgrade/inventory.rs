@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use contract::{ListenerId, NamespaceId, Removals, TenantId};
 use control::{Held, Origin, TenantInfo, TenantRegistry};
+use dataplane::{Disk, Volume};
 use io::Endpoint;
 use qos::Holding;
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,7 @@ use super::socket::{Role, wanted};
 use crate::config::Space;
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
-use crate::places::Disk;
 use crate::tenancy::{lead, register, register_again};
-use crate::volumes::Volume;
 
 /// The identity of a process that takes part in a take-over.
 #[derive(Debug, Serialize, Deserialize)]

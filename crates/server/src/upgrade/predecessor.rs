@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::Happening;
+use dataplane::Disk;
 use io::Process;
 use proto::nvme::Held;
 use proto::takeover::Kind;
@@ -23,7 +24,6 @@ use super::socket::Socket;
 use super::step::{AFTERMATH, PREPARE_MAX, STEP_MAX, step};
 use super::talk::{Message, Over, unexpected};
 use super::{knock, notify};
-use crate::places::Disk;
 
 /// The time limit for the workers to stop accepting, and for requests that exclude others to end.
 const STILL_MAX: Duration = Duration::from_secs(5);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use contract::{Instant, ListenerId, Removals};
 use control::Tenants;
+use dataplane::Volume;
 use flash::Spec;
 use io::{Link, Listener, Process};
 use proto::takeover::Kind;
@@ -25,7 +26,6 @@ use crate::config::Space;
 use crate::listen::ListenAt;
 use crate::live::StateAt;
 use crate::log;
-use crate::volumes::Volume;
 
 /// A process that is about to take over.
 pub(crate) struct Successor {

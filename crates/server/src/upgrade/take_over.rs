@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
+use dataplane::AnySession;
 use io::{Listener, Process, TlsPolicy};
 use proto::nvme::{ExportedController, Held, PortId};
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
@@ -23,7 +24,6 @@ use super::retained::Retained;
 use super::step::{AFTERMATH, PREPARE_MAX, step, step_with};
 use super::talk::{Message, Over, Talk, unexpected};
 use crate::log;
-use crate::sessions::AnySession;
 
 /// The longest time that a connection waits for room on its way to a worker. It tries again after
 /// each [`PLACE_PAUSE`].

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dataplane::Orders;
+
 use super::event::Event;
 use super::grounds::Grounds;
 use super::hand_over::HandOver;
@@ -13,7 +15,6 @@ use super::knock;
 use super::predecessor::Predecessor;
 use super::successor::Successor;
 use crate::log;
-use crate::orders::Orders;
 
 /// The polling interval while no take-over runs.
 const IDLE_PERIOD: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ const ANY: &str = "any";
 impl Volume {
     /// Returns the identity of the device's disk, for the comparison at the next start. Returns
     /// `None` if the device is no disk, the kernel reports no identity, or any disk is accepted.
-    pub(crate) fn disk(&self) -> Option<String> {
+    pub fn disk(&self) -> Option<String> {
         match &self.storage {
             Storage::File(_) if asked_for(&self.spec) == Some(ANY) => None,
             Storage::File(file) => disk_identity(file),
@@ -37,11 +37,7 @@ impl Volume {
     ///
     /// # Errors
     /// Fails if the device is on another disk, or on a disk that cannot be identified.
-    pub(crate) fn check_kept_disk(
-        &self,
-        device: &str,
-        kept: Option<&String>,
-    ) -> Result<(), String> {
+    pub fn check_kept_disk(&self, device: &str, kept: Option<&String>) -> Result<(), String> {
         match (kept, &self.spec.source) {
             (Some(kept), Source::File { path, disk: None, .. }) => {
                 is_kept(device, path, kept, self.disk().as_deref())

@@ -21,14 +21,14 @@ const DRAINED_PERIOD: Duration = Duration::from_millis(2);
 const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 
 /// A device of a worker, with its scheduler.
-pub(super) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
+pub(crate) type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
 
 /// A worker of a server over one kind of sockets.
-pub(super) type ServerWorker<N> =
+pub(crate) type ServerWorker<N> =
     Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, WorkerMailbox, ByListener>;
 
 /// A worker's progress with its orders.
-pub(super) struct Duty {
+pub(crate) struct Duty {
     orders: Arc<Orders>,
     worker: usize,
     inbox: Inbox,
@@ -56,14 +56,14 @@ enum Drain {
 }
 
 impl Duty {
-    pub(super) fn new(orders: Arc<Orders>, worker: usize, inbox: Inbox) -> Duty {
+    pub(crate) fn new(orders: Arc<Orders>, worker: usize, inbox: Inbox) -> Duty {
         let (done, holds, disks, drain) = (0, false, Vec::new(), Drain::Off);
         Duty { orders, worker, inbox, done, holds, disks, drain }
     }
 
     /// Carries out new orders before a turn. `attach` opens a queue to a device, or makes an empty
     /// one if it gets `None`.
-    pub(super) fn attend<N: Way>(
+    pub(crate) fn attend<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,
         now: Instant,
@@ -148,7 +148,7 @@ impl Duty {
 
     /// Reports the orders that are done after a turn, and continues a drain. Returns the turn's
     /// result, or `None` after the last turn.
-    pub(super) fn after<N: Way>(
+    pub(crate) fn after<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,
         now: Instant,

@@ -14,7 +14,7 @@ use crate::volumes::Volume;
 
 /// The devices of a server, by the index by which workers, schedulers and counters know a device.
 #[derive(Debug, Default)]
-pub(crate) struct Places(RwLock<Vec<Place>>);
+pub struct Places(RwLock<Vec<Place>>);
 
 #[derive(Debug)]
 struct Place {
@@ -27,18 +27,21 @@ struct Place {
 
 /// An open device, with its index.
 #[derive(Clone, Debug)]
-pub(crate) struct Disk {
-    pub(crate) place: usize,
-    pub(crate) name: String,
-    pub(crate) volume: Arc<Volume>,
+pub struct Disk {
+    /// The index of the device.
+    pub place: usize,
+    /// The name of the device in the configuration.
+    pub name: String,
+    /// The device.
+    pub volume: Arc<Volume>,
 }
 
 impl Places {
     /// Maximum number of devices that a server has at one time.
-    pub(crate) const MAX: usize = io::Owner::DEVICES_MAX;
+    pub const MAX: usize = io::Owner::DEVICES_MAX;
 
     /// Returns the table of these devices, each with its name. Their positions are their indices.
-    pub(crate) fn of(named: Vec<(String, Volume)>) -> Places {
+    pub fn of(named: Vec<(String, Volume)>) -> Places {
         let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
         Places(RwLock::new(named.into_iter().map(place).collect()))
     }
@@ -49,7 +52,7 @@ impl Places {
 
     /// Returns the index for another device: a new one, or a vacant one if all are used; `None` if
     /// there is none.
-    pub(crate) fn vacant(&self) -> Option<usize> {
+    pub fn vacant(&self) -> Option<usize> {
         let all = self.read();
         match all.len() {
             count if count < Places::MAX => Some(count),
@@ -58,22 +61,22 @@ impl Places {
     }
 
     /// Returns the device at an index; `None` if it was removed or never existed.
-    pub(crate) fn get(&self, place: usize) -> Option<Arc<Volume>> {
+    pub fn get(&self, place: usize) -> Option<Arc<Volume>> {
         self.read().get(place)?.volume.clone()
     }
 
     /// Returns the name of the device at an index, or of the last device there if it was removed.
-    pub(crate) fn name(&self, place: usize) -> String {
+    pub fn name(&self, place: usize) -> String {
         self.read()[place].name.clone()
     }
 
     /// Returns the device of this name; `None` if there is none.
-    pub(crate) fn find(&self, name: &str) -> Option<Disk> {
+    pub fn find(&self, name: &str) -> Option<Disk> {
         self.all().into_iter().find(|disk| disk.name == name)
     }
 
     /// Returns the present devices, in the order of their indices.
-    pub(crate) fn all(&self) -> Vec<Disk> {
+    pub fn all(&self) -> Vec<Disk> {
         let there = |(place, at): (usize, &Place)| {
             Some(Disk { place, name: at.name.clone(), volume: at.volume.clone()? })
         };
@@ -81,7 +84,7 @@ impl Places {
     }
 
     /// Returns the geometries of all devices, by index. A removed device has no blocks.
-    pub(crate) fn geometries(&self) -> Vec<Geometry> {
+    pub fn geometries(&self) -> Vec<Geometry> {
         let geometry = |place: &Place| match &place.volume {
             Some(volume) => volume.geometry(),
             None => contract::Device::geometry(&Null::new(0)),
@@ -90,7 +93,7 @@ impl Places {
     }
 
     /// Adds a device at a [vacant](Places::vacant) index.
-    pub(crate) fn put(&self, place: usize, name: &str, volume: Arc<Volume>) {
+    pub fn put(&self, place: usize, name: &str, volume: Arc<Volume>) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         let added = Place::of(name, volume);
         match all.get_mut(place) {
@@ -104,7 +107,7 @@ impl Places {
 
     /// Removes the device at an index. The device is closed when its last queue is. `is_left` means
     /// that no worker has it open, so that the index can be reused.
-    pub(crate) fn remove(&self, place: usize, is_left: bool) {
+    pub fn remove(&self, place: usize, is_left: bool) {
         let mut all = self.0.write().expect("no holder of this lock panics");
         (all[place].volume, all[place].is_vacant) = (None, is_left);
     }

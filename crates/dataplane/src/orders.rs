@@ -12,15 +12,14 @@ use contract::{Instant, ListenerId};
 use io::{Listener, Waker};
 
 use crate::complaints::{Complaints, Subject};
-use crate::listen::NUMBER_MAX;
 use crate::volumes::Volume;
 
 /// A set of listeners: one bit for each place that a listener's identifier can have.
 #[derive(Debug)]
-pub(crate) struct Marks(Box<[AtomicU64]>);
+pub struct Marks(Box<[AtomicU64]>);
 
 impl Marks {
-    const WORDS: usize = (NUMBER_MAX as usize).div_ceil(u64::BITS as usize);
+    const WORDS: usize = (spec::Listener::NUMBER_MAX as usize).div_ceil(u64::BITS as usize);
 
     fn new() -> Marks {
         Marks((0..Marks::WORDS).map(|_| AtomicU64::new(0)).collect())
@@ -35,7 +34,7 @@ impl Marks {
     }
 
     /// Returns `true` if the listener is in the set.
-    pub(crate) fn has(&self, id: ListenerId) -> bool {
+    pub fn has(&self, id: ListenerId) -> bool {
         let word = self.0[usize::from(id.place()) / 64].load(Ordering::Acquire);
         word >> (id.place() % 64) & 1 == 1
     }
@@ -43,7 +42,7 @@ impl Marks {
 
 /// An order to a worker.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// Drain until [`Orders::stops_by`], then end. A second order changes the time.
     Stop,
     /// Stop accepting connections (`true`), or resume it (`false`).
@@ -64,7 +63,7 @@ pub(crate) enum Order {
 
 /// The orders to all workers, and the workers' progress with them.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub struct Orders {
     workers: Vec<Line>,
     stops: AtomicBool,
     /// The deadline of a drain, in nanoseconds of the workers' clock. The largest number means that
@@ -95,7 +94,7 @@ struct Line {
 
 /// The worker's end of its order queue.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     receiver: Receiver<Order>,
     /// The number of orders that the worker has read.
     taken: u64,
@@ -103,7 +102,7 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     /// Takes the worker's next order; `None` if there is none.
-    pub(crate) fn next(&mut self, orders: &Orders, worker: usize) -> Option<Order> {
+    pub fn next(&mut self, orders: &Orders, worker: usize) -> Option<Order> {
         if orders.workers[worker].told.load(Ordering::Acquire) == self.taken {
             return None;
         }
@@ -113,22 +112,23 @@ impl Inbox {
     }
 
     /// Returns the number of orders that the worker has read.
-    pub(crate) fn taken(&self) -> u64 {
+    pub fn taken(&self) -> u64 {
         self.taken
     }
 }
 
 /// An order to open or close a worker's queue to a device.
 #[derive(Clone, Debug)]
-pub(crate) struct DiskOrder {
-    pub(crate) place: usize,
+pub struct DiskOrder {
+    /// The index of the device.
+    pub place: usize,
     /// The device to open; `None` to close the device at this index when it is idle.
-    pub(crate) volume: Option<Arc<Volume>>,
+    pub volume: Option<Arc<Volume>>,
 }
 
 impl Orders {
     /// Creates the orders for this many workers, and the workers' ends of the queues.
-    pub(crate) fn new(workers: usize) -> (Orders, Vec<Inbox>) {
+    pub fn new(workers: usize) -> (Orders, Vec<Inbox>) {
         let line = |_| {
             let (sender, receiver) = channel();
             let (told, done) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -156,43 +156,43 @@ impl Orders {
     }
 
     /// Returns true if the workers were told to drain.
-    pub(crate) fn stops(&self) -> bool {
+    pub fn stops(&self) -> bool {
         self.stops.load(Ordering::Acquire)
     }
 
     /// Orders all workers to drain. Returns `true` if they were ordered to before.
-    pub(crate) fn stop(&self, wakers: &[Waker]) -> bool {
+    pub fn stop(&self, wakers: &[Waker]) -> bool {
         let before = self.stops.swap(true, Ordering::AcqRel);
         self.tell(wakers, || Order::Stop);
         before
     }
 
     /// Orders all workers to drain by this time. A second order changes the time.
-    pub(crate) fn stop_by(&self, until: Instant, wakers: &[Waker]) {
+    pub fn stop_by(&self, until: Instant, wakers: &[Waker]) {
         self.stop_by.store(until.as_nanos(), Ordering::Release);
         self.stop(wakers);
     }
 
     /// Orders the workers to drain by `until`, unless they drain by an earlier time already.
-    pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
+    pub fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
         let known = self.stops_by().filter(|known| *known < until && self.stops());
         self.stop_by(known.unwrap_or(until), wakers);
     }
 
     /// Returns the deadline of the drain; `None` if none was set.
-    pub(crate) fn stops_by(&self) -> Option<Instant> {
+    pub fn stops_by(&self) -> Option<Instant> {
         let nanos = self.stop_by.load(Ordering::Acquire);
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
     /// Orders all workers to stop accepting connections if `is_held`, else to resume it.
-    pub(crate) fn hold(&self, is_held: bool, wakers: &[Waker]) {
+    pub fn hold(&self, is_held: bool, wakers: &[Waker]) {
         self.tell(wakers, || Order::Hold(is_held));
     }
 
     /// Orders the accepting worker to listen at a new listener, or all workers if it receives
     /// packets.
-    pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
+    pub fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
         for (id, listener) in listeners {
             match listener.divide(self.workers.len()) {
                 Ok(parts) => self
@@ -210,61 +210,61 @@ impl Orders {
     }
 
     /// Orders a listener to refuse new connections if `turns`, else to accept them again.
-    pub(crate) fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
+    pub fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
         self.tell(wakers, || Order::Refuse(listener, turns));
     }
 
     /// Orders a listener to be closed for good.
-    pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
+    pub fn close(&self, listener: ListenerId, wakers: &[Waker]) {
         self.turning.set(listener, false);
         self.tell(wakers, || Order::Close(listener));
     }
 
     /// Orders all workers to open or close a device.
-    pub(crate) fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
+    pub fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
         self.tell(wakers, || Order::Disk(order.clone()));
     }
 
     /// Cancels an order to close a device: workers that have not closed it yet keep it.
-    pub(crate) fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
+    pub fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
         self.tell(wakers, || Order::KeepDisk(order.clone()));
     }
 
     /// Reports that a worker cannot open the device with this index.
-    pub(crate) fn cannot_open(&self, place: usize, why: String) {
+    pub fn cannot_open(&self, place: usize, why: String) {
         self.complaints.add(Subject::Device(place), why);
     }
 
     /// Takes the report that a worker could not open the device with this index; `None` if there is
     /// none.
-    pub(crate) fn take_unopened(&self, place: usize) -> Option<String> {
+    pub fn take_unopened(&self, place: usize) -> Option<String> {
         self.complaints.take(Subject::Device(place))
     }
 
     /// Returns the listeners that refuse connections.
-    pub(crate) fn turning(&self) -> &Marks {
+    pub fn turning(&self) -> &Marks {
         &self.turning
     }
 
     /// Reports that the accepting worker cannot listen at a listener.
-    pub(crate) fn cannot_listen(&self, id: ListenerId, why: String) {
+    pub fn cannot_listen(&self, id: ListenerId, why: String) {
         self.complaints.add(Subject::Listener(id), why);
     }
 
     /// Takes the report that the accepting worker cannot listen at a listener; `None` if there is
     /// none.
-    pub(crate) fn take_complaint(&self, id: ListenerId) -> Option<String> {
+    pub fn take_complaint(&self, id: ListenerId) -> Option<String> {
         self.complaints.take(Subject::Listener(id))
     }
 
     /// Sets the number of orders that a worker has carried out so far.
-    pub(crate) fn done(&self, worker: usize, orders: u64) {
+    pub fn done(&self, worker: usize, orders: u64) {
         self.workers[worker].done.store(orders, Ordering::Release);
     }
 
     /// Returns true if all workers have carried out all orders.
-    pub(crate) fn are_done(&self) -> bool {
+    pub fn are_done(&self) -> bool {
         let is_done = |worker: &Line| {
             worker.told.load(Ordering::Acquire) == worker.done.load(Ordering::Acquire)
         };
@@ -272,7 +272,7 @@ impl Orders {
     }
 
     /// Asks all workers to show that their threads run. A worker that has ended need not.
-    pub(crate) fn ask(&self, wakers: &[Waker]) {
+    pub fn ask(&self, wakers: &[Waker]) {
         for worker in &self.workers {
             worker.asked.store(true, Ordering::Release);
             if !worker.tell(Order::Answer) {
@@ -283,43 +283,43 @@ impl Orders {
     }
 
     /// Records that a worker has shown that its thread runs.
-    pub(crate) fn answer(&self, worker: usize) {
+    pub fn answer(&self, worker: usize) {
         self.workers[worker].asked.store(false, Ordering::Release);
     }
 
     /// Returns true if all workers that were asked have answered.
-    pub(crate) fn have_answered(&self) -> bool {
+    pub fn have_answered(&self) -> bool {
         self.workers.iter().all(|worker| !worker.asked.load(Ordering::Acquire))
     }
 
     /// Records that a worker drains and has nothing in flight, so that it sends no more requests to
     /// devices.
-    pub(crate) fn quiet(&self, worker: usize) {
+    pub fn quiet(&self, worker: usize) {
         self.workers[worker].quiet.store(true, Ordering::Release);
     }
 
     /// Returns `true` if all workers drain and have nothing in flight.
-    pub(crate) fn are_quiet(&self) -> bool {
+    pub fn are_quiet(&self) -> bool {
         self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }
 
     /// Records that another process has taken over the listeners and the connections.
-    pub(crate) fn give(&self) {
+    pub fn give(&self) {
         self.given.store(true, Ordering::Release);
     }
 
     /// Returns `true` if another process has taken over the listeners and the connections.
-    pub(crate) fn are_given(&self) -> bool {
+    pub fn are_given(&self) -> bool {
         self.given.load(Ordering::Acquire)
     }
 
     /// Counts one more drained worker.
-    pub(crate) fn drained(&self) {
+    pub fn drained(&self) {
         self.drained.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns true if all workers have drained.
-    pub(crate) fn are_drained(&self) -> bool {
+    pub fn are_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed) >= self.workers.len()
     }
 }
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn each_change_of_a_listener_is_told_in_order() {
         let (orders, mut inboxes) = Orders::new(1);
-        let (first, last) = (ListenerId(0), ListenerId::new(NUMBER_MAX - 1, 0));
+        let (first, last) = (ListenerId(0), ListenerId::new(spec::Listener::NUMBER_MAX - 1, 0));
         orders.turn_away(last, true, &[]);
         assert!(orders.turning().has(last) && !orders.turning().has(first));
         orders.turn_away(first, true, &[]);

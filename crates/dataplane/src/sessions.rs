@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use contract::{
     ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, ListenerId, Movable,
-    Opening, Peer, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
+    Opening, Peer, Protocol, Reply, Session, Slot, Speaks, Status, Tag, Unpack,
 };
 use proto::nbd;
 use proto::nvme::{Busy, Fabric, PortId};
@@ -13,14 +13,15 @@ use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
 use worker::{NotUnpacked, Parts, Sessions};
 
-use crate::listen::Protocol;
-
 /// A session of any supported protocol.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "its connection is boxed")]
-pub(crate) enum AnySession {
+pub enum AnySession {
+    /// A session of protocol `reflex`, in both of its versions.
     Reflex(ServerSession),
+    /// A queue of an NVMe/TCP controller.
     NvmeTcp(ControllerSession),
+    /// A session of NBD.
     Nbd(nbd::NbdSession),
 }
 
@@ -143,7 +144,7 @@ impl Session for AnySession {
         each!(self, session => session.invite(tag, slot, room))
     }
 
-    fn protocol(&self) -> contract::Protocol {
+    fn protocol(&self) -> Protocol {
         each!(self, session => session.protocol())
     }
 

@@ -25,7 +25,7 @@ const SPARE_PER_MILLE: u32 = 100;
 const SEGMENTS: u64 = 512;
 
 /// The message by which a second queue to an `ftl:` device is refused.
-pub(crate) const ONE_WORKER: &str =
+pub const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
 /// The slot that holds a volume while no worker serves it.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Translated {
 
 /// Returns the options of a member that is a file. Batches need no journal: recovery takes each
 /// whole or ignores it.
-pub(crate) fn member_options(read_only: bool) -> FileOptions {
+pub fn member_options(read_only: bool) -> FileOptions {
     FileOptions { read_only, journal: false, ..FileOptions::default() }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn member_options(read_only: bool) -> FileOptions {
 ///
 /// # Errors
 /// Says what is wrong with the path, and what to do.
-pub(crate) fn open_member(path: &str, options: FileOptions) -> Result<FileVolume, String> {
+pub fn open_member(path: &str, options: FileOptions) -> Result<FileVolume, String> {
     if !Path::new(path).exists() {
         return Err(format!(
             "there is no file {path}; make a volume on it with `nearflash ftl create \
@@ -99,14 +99,14 @@ pub(crate) fn open_member(path: &str, options: FileOptions) -> Result<FileVolume
 }
 
 /// Returns the shape of a new volume, by the wishes of a spec, on a member of so many pages.
-pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
+pub fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
     let segment = wishes.segment_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
     let largest = (pages / SEGMENTS).max(1);
     let segment_pages = segment.unwrap_or(1 << largest.ilog2()).clamp(8, 32_768);
     let segment_pages =
         if segment.is_none() { segment_pages.clamp(64, 16_384) } else { segment_pages };
     Shape {
-        uuid: crate::fabric::random_uuid(),
+        uuid: io::random_uuid(),
         segment_pages: segment_pages as u32,
         spare_per_mille: wishes.spare_per_mille.unwrap_or(SPARE_PER_MILLE),
         policy: Policy::of_streams(wishes.streams.unwrap_or(3)),
@@ -115,7 +115,7 @@ pub(crate) fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
 }
 
 /// Explains an error of the volume on a file, in terms of the file.
-pub(crate) fn explain(path: &str, error: ftl::Error) -> String {
+pub fn explain(path: &str, error: ftl::Error) -> String {
     match error {
         ftl::Error::NoVolume(_) => format!(
             "{path} holds no volume of flash translation; check the path, or make one with \
@@ -155,14 +155,14 @@ fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), Stri
 }
 
 /// The media of a member that is a file.
-pub(crate) struct FileMedia(Blocking);
+pub struct FileMedia(Blocking);
 
 impl FileMedia {
     /// Returns media over a file.
     ///
     /// # Errors
     /// Fails if the system has no memory for a buffer.
-    pub(crate) fn of(file: &FileVolume) -> Result<FileMedia, String> {
+    pub fn of(file: &FileVolume) -> Result<FileMedia, String> {
         Blocking::new(file).map(FileMedia).map_err(|error| error.to_string())
     }
 }
@@ -201,7 +201,7 @@ fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
 ///
 /// # Errors
 /// The members are not the members of a volume, or are damaged, or fail.
-pub(crate) fn open_volume<M: Media>(
+pub fn open_volume<M: Media>(
     media: &mut M,
     discards: bool,
 ) -> Result<(ftl::Volume, Opened), ftl::Error> {

@@ -10,14 +10,14 @@ use io::{ThreadAccount, Waits};
 /// The kernel's accounts of the workers' threads, by worker: how long each thread has waited for a
 /// processor. Clones are cheap and share the accounts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Accounts {
+pub struct Accounts {
     all: Arc<[OnceLock<Option<ThreadAccount>>]>,
 }
 
 impl Accounts {
     /// Creates an empty account for each of `workers` threads. From now on, `controller` reads from
     /// it how long the worker's thread has waited for a processor.
-    pub(crate) fn watched_by(controller: &mut WorkerController, workers: usize) -> Accounts {
+    pub fn watched_by(controller: &mut WorkerController, workers: usize) -> Accounts {
         let accounts = Accounts { all: (0..workers).map(|_| OnceLock::new()).collect() };
         for worker in 0..workers {
             let (own, mut seen, mut sum) = (accounts.clone(), Waits::default(), Duration::ZERO);
@@ -32,7 +32,7 @@ impl Accounts {
     }
 
     /// Opens the kernel's account of the calling thread, which runs worker number `worker`.
-    pub(crate) fn open(&self, worker: usize) {
+    pub fn open(&self, worker: usize) {
         self.all[worker].get_or_init(ThreadAccount::of_this_thread);
     }
 
@@ -44,7 +44,7 @@ impl Accounts {
 
     /// Returns the wait times of all workers, by worker. Where the wait times are unknown, they are
     /// zero.
-    pub(crate) fn waits(&self) -> Vec<Waits> {
+    pub fn waits(&self) -> Vec<Waits> {
         (0..self.all.len()).map(|worker| self.waits_of(worker).unwrap_or_default()).collect()
     }
 }

@@ -19,7 +19,7 @@ use io::{Owner, Ring, Waker, carve};
 
 use translated::Translated;
 pub use translated::TranslatedQueue;
-pub(crate) use translated::{
+pub use translated::{
     FileMedia, ONE_WORKER, explain, member_options, open_member, open_volume, shape,
 };
 
@@ -150,7 +150,7 @@ impl Volume {
     }
 
     /// Returns `true` if only a single worker can serve the device.
-    pub(crate) fn is_of_one_worker(spec: &Spec) -> bool {
+    pub fn is_of_one_worker(spec: &Spec) -> bool {
         matches!(spec.source, Source::Ftl { .. })
     }
 

@@ -1,0 +1,38 @@
+//! The kernel interface of the workers: io_uring or epoll.
+
+use io::{EpollReactor, EpollSockets, Network, PacketSockets, Reactor, Ring, Sockets};
+
+use crate::volumes::Through;
+
+/// The kernel interface that all workers of a process use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// An io_uring for each worker.
+    IoUring,
+    /// epoll for sockets, a pool of threads for files.
+    Epoll,
+}
+
+/// A kind of sockets that a worker can be built on.
+pub trait Way: Network {
+    /// Returns the kernel interface that devices use beside these sockets.
+    fn through(reactor: &Self::Reactor) -> Through<'_>;
+}
+
+impl Way for Sockets {
+    fn through(reactor: &Ring) -> Through<'_> {
+        Through::Ring(reactor)
+    }
+}
+
+impl Way for PacketSockets {
+    fn through(reactor: &Ring) -> Through<'_> {
+        Through::Ring(reactor)
+    }
+}
+
+impl Way for EpollSockets {
+    fn through(reactor: &EpollReactor) -> Through<'_> {
+        Through::Threads(reactor.waker())
+    }
+}
