@@ -56,8 +56,7 @@ impl Report {
         (self.log_pages + self.checkpoint_pages) as f64 / self.host_pages.max(1) as f64
     }
 
-    /// Returns the counters less those of `earlier`, with the present state. Lost pages, write
-    /// failures and stuck victims stay sums since the opening.
+    /// Returns the counters less those of `earlier`, with the present state.
     pub fn since(&self, earlier: &Report) -> Report {
         Report {
             host_pages: self.host_pages - earlier.host_pages,
@@ -70,7 +69,50 @@ impl Report {
             victims: self.victims - earlier.victims,
             flushes: self.flushes - earlier.flushes,
             checkpoints: self.checkpoints - earlier.checkpoints,
-            ..*self
+            poisoned: self.poisoned - earlier.poisoned,
+            write_failures: self.write_failures - earlier.write_failures,
+            stuck: self.stuck - earlier.stuck,
+            free: self.free,
+            wear: self.wear,
+            read_only: self.read_only,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_the_later_counts_and_the_present_state() {
+        let earlier = Report {
+            host_pages: 10,
+            poisoned: 1,
+            write_failures: 2,
+            stuck: 3,
+            free: 9,
+            ..Report::default()
+        };
+        let wear = Wear { least: 1, sum: 6, greatest: 4 };
+        let now = Report {
+            host_pages: 15,
+            poisoned: 5,
+            write_failures: 2,
+            stuck: 4,
+            free: 7,
+            wear,
+            read_only: true,
+            ..Report::default()
+        };
+        let expected = Report {
+            host_pages: 5,
+            poisoned: 4,
+            stuck: 1,
+            free: 7,
+            wear,
+            read_only: true,
+            ..Report::default()
+        };
+        assert_eq!(now.since(&earlier), expected);
     }
 }
