@@ -163,13 +163,12 @@ impl Collector {
             self.hurries = true;
             return;
         }
-        let dense = store.geometry.dense_pages();
         let (written, horizon) = (store.clock.written, gate.records_below());
         let victims = store.settings.policy.victims(store.trend.is_even());
         let early = store.is_sabotaged(Sabotage::UnpinnedMoves);
         let durable_below = if early { u64::MAX } else { store.flusher.durable_below };
         let bounds = (horizon, durable_below);
-        let Some(victim) = store.segments.victim(victims, dense, written, bounds) else {
+        let Some(victim) = store.segments.victim(victims, written, bounds) else {
             // The only segments with space may be those that no flush covers, or whose records no
             // checkpoint has. A flush costs less, so a checkpoint is wanted only after it.
             if store.segments.waits_for_flush(durable_below) {

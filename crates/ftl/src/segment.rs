@@ -70,10 +70,18 @@ pub(crate) struct Segments {
     /// Number of segments being collected: victims and emptied ones.
     victims: u32,
     wear_max: u32,
+    /// A victim has fewer live pages than this, unless it is chosen for its wear.
+    dense: u32,
+    /// The greatest stamp of a batch in a segment that was closed.
+    closed_below: u64,
+    /// The bounds of the last search that found no victim; `None` after a change that may have made
+    /// one.
+    barren: Option<(u64, u64)>,
 }
 
 impl Segments {
-    pub(crate) fn new(count: u32) -> Segments {
+    /// Returns a table of `count` segments that each hold at most `dense` data pages.
+    pub(crate) fn new(count: u32, dense: u32) -> Segments {
         let empty = Segment {
             state: State::Free,
             stream: 0,
@@ -96,6 +104,9 @@ impl Segments {
             closed: 0,
             victims: 0,
             wear_max: 0,
+            dense,
+            closed_below: 0,
+            barren: None,
         }
     }
 
@@ -159,6 +170,8 @@ impl Segments {
         let entry = &mut self.table[segment as usize];
         entry.state = State::Closed;
         entry.closed_at = written;
+        self.closed_below = self.closed_below.max(entry.last + 1);
+        self.barren = None;
         // A volume that is opened brings worn segments along.
         self.wear_max = self.wear_max.max(entry.wear);
         (entry.prev, entry.next) = (newest, NONE);
@@ -187,10 +200,20 @@ impl Segments {
         self.closed -= 1;
     }
 
-    /// Returns `true` if a closed segment [waits for a flush](Segments::victim).
+    /// Notes that a page of the segment is not live any more. Returns the segment.
+    pub(crate) fn lose_page(&mut self, segment: u32) -> &Segment {
+        let entry = &mut self.table[segment as usize];
+        entry.valid -= 1;
+        if entry.valid == 0 || entry.valid + 1 == self.dense {
+            self.barren = None;
+        }
+        entry
+    }
+
+    /// Returns `true` if a segment that was closed may [wait for a flush](Segments::victim). After a
+    /// flush that covers all batches, none does.
     pub(crate) fn waits_for_flush(&self, durable_below: u64) -> bool {
-        let waits = |entry: &Segment| entry.state == State::Closed && entry.last >= durable_below;
-        self.table.iter().any(waits)
+        self.closed_below > durable_below
     }
 
     /// Returns the closed segment to collect next by the rule `victims`, or `None` if none would
@@ -199,14 +222,29 @@ impl Segments {
     /// atomic batch, and a moved page of it would survive.
     ///
     /// The list of closed segments is scanned: about a nanosecond for each, once for as many writes
-    /// as a segment has pages (docs/adr/0025-flash-translation.md).
+    /// as a segment has pages (docs/adr/0025-flash-translation.md). A search that found nothing is
+    /// repeated only after a change.
     pub(crate) fn victim(
+        &mut self,
+        victims: Victims,
+        written: u64,
+        bounds: (u64, u64),
+    ) -> Option<u32> {
+        if self.barren == Some(bounds) {
+            return None;
+        }
+        let victim = self.search(victims, written, bounds);
+        self.barren = victim.is_none().then_some(bounds);
+        victim
+    }
+
+    fn search(
         &self,
         victims: Victims,
-        dense: u32,
         written: u64,
         (horizon, durable_below): (u64, u64),
     ) -> Option<u32> {
+        let dense = self.dense;
         let window = match victims {
             Victims::GreedyWindow { percent } => {
                 (self.closed as usize * usize::from(percent) / 100).max(1)
@@ -268,28 +306,56 @@ mod tests {
 
     #[test]
     fn a_segment_that_no_flush_covers_is_no_victim_while_it_has_live_pages() {
-        let mut segments = Segments::new(2);
+        let mut segments = Segments::new(2, 7);
         for (segment, valid, last) in [(0, 6, 40), (1, 2, 50)] {
             (segments.at_mut(segment).last, segments.at_mut(segment).valid) = (last, valid);
             segments.close(segment, 1);
         }
-        let victim = |segments: &Segments, durable_below| {
-            segments.victim(Victims::AgeBenefit, 7, 1, (u64::MAX, durable_below))
+        let victim = |segments: &mut Segments, durable_below| {
+            segments.victim(Victims::AgeBenefit, 1, (u64::MAX, durable_below))
         };
-        assert_eq!([41, 51].map(|bound| victim(&segments, bound)), [Some(0), Some(1)]);
-        assert_eq!(victim(&segments, 40), None);
+        assert_eq!([41, 51].map(|bound| victim(&mut segments, bound)), [Some(0), Some(1)]);
+        assert_eq!(victim(&mut segments, 40), None);
         assert!(segments.waits_for_flush(50) && !segments.waits_for_flush(51));
-        segments.at_mut(1).valid = 0;
-        assert_eq!(victim(&segments, 40), Some(1));
+        assert_eq!([1, 0].map(|valid| segments.lose_page(1).valid == valid), [true, true]);
+        assert_eq!(victim(&mut segments, 40), Some(1));
+    }
+
+    /// A search without success is not repeated until a segment is closed, or gets its first space,
+    /// or the bounds move.
+    #[test]
+    fn a_search_for_a_victim_is_repeated_only_after_a_change() {
+        let mut segments = Segments::new(3, 7);
+        for segment in 0..3 {
+            (segments.at_mut(segment).valid, segments.at_mut(segment).last) = (8, 40);
+        }
+        (0..2).for_each(|segment| segments.close(segment, 1));
+        let victim = |segments: &mut Segments, durable_below| {
+            segments.victim(Victims::AgeBenefit, 1, (u64::MAX, durable_below))
+        };
+        assert_eq!(victim(&mut segments, 41), None);
+        // Behind the table's back: only the memory of the search can say that there is none.
+        segments.at_mut(0).valid = 3;
+        assert_eq!(victim(&mut segments, 41), None);
+        assert_eq!(victim(&mut segments, 42), Some(0), "with other bounds");
+        segments.at_mut(0).valid = 8;
+        assert_eq!(victim(&mut segments, 41), None);
+        assert_eq!([7, 6].map(|valid| segments.lose_page(1).valid == valid), [true, true]);
+        assert_eq!(victim(&mut segments, 41), Some(1), "with the first space");
+        segments.at_mut(1).valid = 8;
+        assert_eq!(victim(&mut segments, 41), None);
+        segments.at_mut(2).valid = 2;
+        segments.close(2, 1);
+        assert_eq!(victim(&mut segments, 41), Some(2), "with another segment");
     }
 
     #[test]
     fn worn_segments_of_an_opened_volume_are_compared_by_their_benefit() {
-        let mut segments = Segments::new(3);
+        let mut segments = Segments::new(3, 7);
         for (segment, valid) in [(0, 6), (1, 2), (2, 4)] {
             (segments.at_mut(segment).wear, segments.at_mut(segment).valid) = (50, valid);
             segments.close(segment, 1);
         }
-        assert_eq!(segments.victim(Victims::AgeBenefit, 7, 1, (u64::MAX, u64::MAX)), Some(1));
+        assert_eq!(segments.victim(Victims::AgeBenefit, 1, (u64::MAX, u64::MAX)), Some(1));
     }
 }

@@ -97,7 +97,7 @@ impl Store {
             geometry,
             settings,
             map: Map::of(&geometry),
-            segments: Segments::new(geometry.segments()),
+            segments: Segments::new(geometry.segments(), geometry.dense_pages()),
             logs: iter::repeat_n(batch, streams).chain(lone).map(log).collect(),
             flight: Flight::new(2 * (streams + 1) * batch),
             trend: Trend::new(geometry.capacity),
@@ -473,8 +473,7 @@ impl Store {
             return;
         }
         let segment = place / self.geometry.segment_pages;
-        let entry = self.segments.at_mut(segment);
-        entry.valid -= 1;
+        let entry = self.segments.lose_page(segment);
         if entry.valid == 0 && matches!(entry.state, State::Victim | State::Stuck) {
             self.empty(segment);
         }
