@@ -224,6 +224,11 @@ impl Log {
         self.filling.fits(data, records)
     }
 
+    /// Returns `true` if the batch that fills goes to a segment that is not open yet.
+    pub(crate) fn will_open(&self) -> bool {
+        !self.filling.is_empty() && self.filling.limit > self.left() as usize
+    }
+
     /// Returns `true` if no page fits into the batch that fills.
     pub(crate) fn is_full(&self) -> bool {
         !self.filling.fits(1, 0)

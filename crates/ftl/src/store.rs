@@ -183,14 +183,29 @@ impl Store {
         self.upkeep.reserve
     }
 
-    /// Adapts the reserve to the trend: even writes and their moves take one stream. A larger
-    /// reserve is built by the collector, one segment after the other, so that no write waits for
-    /// all of it.
+    /// Returns `true` if hosts' writes may open a segment.
+    pub(crate) fn may_open(&self) -> bool {
+        self.segments.free() > self.upkeep.reserve
+    }
+
+    /// Adapts the reserve to the trend. A larger reserve is built by the collector, one segment
+    /// after the other, so that no write waits for all of it.
     pub(crate) fn settle_reserve(&mut self) {
-        let streams = if self.trend.is_even() { 1 } else { self.geometry.streams };
-        let (wanted, reserve) = (Geometry::reserve_of(streams), self.upkeep.reserve);
+        let (wanted, reserve) = (self.wanted_reserve(), self.upkeep.reserve);
         let rises = wanted > reserve && self.segments.free() > reserve + 1;
         self.upkeep.reserve = if rises { reserve + 1 } else { wanted.min(reserve) };
+    }
+
+    /// Returns the reserve that the trend needs. Even writes and their moves take one stream. The
+    /// batches of other streams may have waited since before, and each may still open a segment.
+    fn wanted_reserve(&self) -> u32 {
+        let streams = self.geometry.streams;
+        if !self.trend.is_even() {
+            return Geometry::reserve_of(streams);
+        }
+        let others = &self.logs[..usize::from(streams) - 1];
+        let opened_late = others.iter().filter(|log| log.will_open()).count();
+        Geometry::reserve_of(1) + opened_late as u32
     }
 
     /// Returns `true` if the segment holds batches of lone writes.
@@ -216,7 +231,7 @@ impl Store {
     /// place of a header. The batch's other pages then wait until it is full. Returns `true` if the
     /// batch has to wait, because the log of lone writes has a batch in flight.
     fn set_aside(&mut self, index: usize) -> bool {
-        let may_open = self.segments.free() > self.reserve();
+        let may_open = self.may_open();
         let (streams, rest) = self.logs.split_at_mut(usize::from(self.geometry.streams));
         let (log, Some(lone)) = (&mut streams[index], rest.first_mut()) else { return false };
         let waits = !log.filling.waiters.is_empty() && log.filling.records.is_empty();
@@ -540,5 +555,60 @@ impl Store {
         while let Some(slot) = self.discards.pop() {
             self.replies.push_back(Reply { slot, status: Status::ReadOnly });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Shape;
+    use crate::policy::Policy;
+
+    /// Returns a store whose hosts write evenly, with all segments free.
+    fn even_store() -> Store {
+        let policy = Policy::HEAT6;
+        let shape = Shape {
+            uuid: [0; 16],
+            segment_pages: 64,
+            spare_per_mille: 200,
+            policy,
+            virtual_pages: None,
+        };
+        let geometry = Geometry::plan(&shape, &[16_384]).expect("a possible volume");
+        let clock = Clock { next_stamp: 1, session: 1, opened: 0, written: 0 };
+        let mut store = Store::new(geometry, Settings::new(policy), clock);
+        (0..geometry.segments()).for_each(|segment| store.segments.release(segment));
+        (0..100_000).for_each(|_| store.trend.note_write(0));
+        assert!(store.trend.is_even());
+        store
+    }
+
+    fn stage_move(store: &mut Store, log: usize) {
+        let kind = Kind::Moved;
+        let log = &mut store.logs[log];
+        assert!(log.takes(1, 0, true));
+        let item = Item { page: 1, kind, heat: 0, stamp: 0, check: 0, from: 0, is_fresh: false };
+        log.filling.push(item);
+    }
+
+    /// The batches of other streams that filled before writes became even may each open a segment,
+    /// for which the reserve keeps one.
+    #[test]
+    fn the_reserve_keeps_a_segment_for_each_batch_that_may_open_one() {
+        let mut store = even_store();
+        stage_move(&mut store, 0);
+        stage_move(&mut store, 3);
+        let alone = Geometry::reserve_of(1);
+        store.settle_reserve();
+        assert_eq!(store.reserve(), alone + 2);
+        store.close_batches(true);
+        store.settle_reserve();
+        assert_eq!(store.reserve(), alone, "both have opened theirs");
+        for log in [0, 3] {
+            store.logs[log].land();
+            stage_move(&mut store, log);
+        }
+        store.settle_reserve();
+        assert_eq!(store.reserve(), alone, "batches that go to open segments need none");
     }
 }

@@ -66,7 +66,7 @@ impl Volume {
     /// wait for the volume.
     pub(crate) fn publish(&self, writes_wait: bool) {
         let (store, free) = (&self.store, self.store.segments.free());
-        let is_short = writes_wait && free <= store.reserve();
+        let is_short = writes_wait && !store.may_open();
         self.tally.publish(&store.report, free, store.map.room(), is_short);
     }
 
@@ -152,7 +152,7 @@ impl Volume {
                 store.stream((heat / pages) as u8)
             }
         };
-        let may_open = store.segments.free() > store.reserve();
+        let may_open = store.may_open();
         // The log takes the pages before space is held for them.
         let log = &mut store.logs[usize::from(stream)];
         if !log.takes(pages as usize, 0, may_open) {
@@ -208,7 +208,7 @@ impl Volume {
         store.settle();
         if !store.read_only {
             store.settle_reserve();
-            let may_open = store.segments.free() > store.reserve();
+            let may_open = store.may_open();
             let discards_wait = !may_open && !store.discards.is_empty();
             if discards_wait || checkpointer.is_closing() {
                 collector.pace.hurry();
