@@ -33,6 +33,21 @@ impl Chance {
         first + ((u128::from(self.number()) * length) >> 64) as u64
     }
 
+    /// Returns a number below `end`, which is not zero, each about equally likely.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.number() % end as u64) as usize
+    }
+
+    /// Returns `true` once in `count` times on average.
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    /// Returns an element of a list that is not empty, each about equally likely.
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.below(list.len())]
+    }
+
     /// Returns `true` with this probability (0 never, 1 always).
     pub fn happens(&mut self, probability: f64) -> bool {
         let unit = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -51,6 +66,8 @@ mod tests {
         assert!((0..1000).all(|_| !chance.happens(0.0)));
         let hits = (0..10_000).filter(|_| chance.happens(0.25)).count();
         assert!((2200..2800).contains(&hits), "{hits} of 10 000 at one in four");
+        let hits = (0..10_000).filter(|_| chance.one_in(4)).count();
+        assert!((2200..2800).contains(&hits), "{hits} of 10 000 at one in four");
     }
 
     #[test]
@@ -62,5 +79,8 @@ mod tests {
         }
         assert!(seen.iter().all(|&count| count > 150), "{seen:?}");
         chance.within(0..=u64::MAX);
+        let mut picked = [0; 3];
+        (0..1000).for_each(|_| picked[*chance.pick(&[0, 1, 2])] += 1);
+        assert!(picked.iter().all(|&count| count > 250), "{picked:?}");
     }
 }

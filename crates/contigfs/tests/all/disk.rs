@@ -1,35 +1,10 @@
-//! A volume in memory, and chance from a seed.
+//! A volume in memory.
 
 use std::collections::BTreeMap;
 
 use contract::Status;
 use nearflash_contigfs::layout::PAGE_BYTES;
 use nearflash_contigfs::{Image, Pages};
-
-/// A pseudo-random generator (SplitMix64).
-#[derive(Clone)]
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    pub(crate) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-}
 
 /// A volume in memory. Pages that were never written take no memory.
 #[derive(Clone, Default)]

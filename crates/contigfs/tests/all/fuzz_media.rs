@@ -1,10 +1,11 @@
 //! Fuzzes the media: a mount and a check of damaged pages end with a sentence or a file system,
 //! never with a panic, and a file system that mounts works.
 
+use flash::Chance;
 use nearflash_contigfs::layout::{self, PAGE_BYTES};
 use nearflash_contigfs::*;
 
-use crate::disk::{Chance, Disk};
+use crate::disk::Disk;
 use crate::random::step;
 use crate::rounds::rounds;
 use crate::world::{Sizes, World};
@@ -35,7 +36,7 @@ fn damage(chance: &mut Chance, disk: &mut Disk) {
                 1 => chance.below(64),
                 _ => 128 * chance.below(32) + chance.below(80),
             };
-            let value = [0, 1, 0xff, 0x80, chance.next() as u8][chance.below(5)];
+            let value = [0, 1, 0xff, 0x80, chance.number() as u8][chance.below(5)];
             image[at] = value;
         }
         if chance.one_in(8) {
@@ -97,7 +98,7 @@ fn walk(system: &mut FileSystem, disk: &mut Disk) {
 fn damaged_media_never_panic() {
     let (mut mounted, mut refused) = (0, 0);
     rounds(ROUNDS, |seed| {
-        let mut chance = Chance(seed);
+        let mut chance = Chance::new(seed);
         let (mut disk, settings) = volume(seed);
         damage(&mut chance, &mut disk);
         let checked = check(&mut disk.clone());

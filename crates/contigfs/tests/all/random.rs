@@ -102,7 +102,7 @@ fn xattr(world: &mut World) {
     let name = format!("user.{}", world.chance.below(4)).into_bytes();
     let name = &name;
     let lengths = [0, 10, 100, 3000, 5000, 9000];
-    let value = vec![world.chance.next() as u8; *world.chance.pick(&lengths)];
+    let value = vec![world.chance.number() as u8; *world.chance.pick(&lengths)];
     let how = *world.chance.pick(&[SetHow::Any, SetHow::Any, SetHow::Create, SetHow::Replace]);
     let _ = match world.chance.below(5) {
         0 => world.apply(Operation::GetXattr { ino, name }),

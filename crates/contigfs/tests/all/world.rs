@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use flash::Chance;
 use nearflash_contigfs::layout::PAGE_BYTES;
 use nearflash_contigfs::*;
 
-use crate::disk::{Chance, Disk};
+use crate::disk::Disk;
 use crate::model::{Model, comparable};
 
 /// A deliberate fault of the world.
@@ -82,7 +83,7 @@ impl World {
             disk,
             system,
             model: Model::default(),
-            chance: Chance(seed),
+            chance: Chance::new(seed),
             settings,
             users: Vec::new(),
             now,
@@ -346,7 +347,7 @@ impl World {
         self.chores.clear();
         self.users.clear();
         self.pending.clear();
-        self.settings.seed = self.chance.next();
+        self.settings.seed = self.chance.number();
         self.system = mount(&mut self.disk, &self.settings)
             .unwrap_or_else(|error| panic!("it does not mount: {error}"));
         let checked = check(&mut self.disk).expect("it can be read");

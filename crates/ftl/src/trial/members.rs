@@ -4,34 +4,13 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::Status;
+use flash::Chance;
 
 use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 
 /// Bytes of a sector, which survives a loss of power whole or not at all.
 pub(crate) const SECTOR_BYTES: usize = 512;
-
-/// A pseudo-random generator (SplitMix64).
-#[derive(Clone)]
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub(crate) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// A member in memory: the bytes that reads see, the durable ones, and the writes between.
 #[derive(Clone)]

@@ -7,9 +7,10 @@ use std::vec;
 use std::vec::Vec;
 
 use contract::{Slot, Status};
+use flash::Chance;
 use zerocopy::little_endian::U64;
 
-use super::members::{Chance, Members, SECTOR_BYTES};
+use super::members::{Members, SECTOR_BYTES};
 use super::model::Model;
 use crate::command::{Command, Into, Op, Request, Settings};
 use crate::geometry::Shape;
@@ -129,7 +130,7 @@ impl Run {
             members,
             volume,
             model,
-            chance: Chance(seed),
+            chance: Chance::new(seed),
             flying: Vec::new(),
             commits: sizes.commits,
             doing: BTreeMap::new(),
