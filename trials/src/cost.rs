@@ -7,7 +7,9 @@
 //! space: what the kernel executes for the requests is not counted. Rows over a network in memory
 //! show the worker alone.
 //!
-//! A second table counts the instructions of operations on a registry of ten thousand tenants.
+//! A second table counts the instructions of operations on a registry of ten thousand tenants, and a
+//! third those of a request to a volume of flash translation (`crates/ftl/examples/volume_cost.rs`),
+//! beside those of the same request to its member.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,6 +25,9 @@ pub(crate) struct CostOptions {
     /// Requests of the shorter run; the longer run has twice as many
     #[arg(long, default_value_t = 40_000)]
     requests: u64,
+    /// Measure only requests to a volume of flash translation
+    #[arg(long)]
+    volume: bool,
 }
 
 /// The number of tenants and the network of each row, with the largest share in per cent of the
@@ -48,11 +53,21 @@ const ASKED: [(&str, &str, u64, f64); 4] = [
 ];
 const TENANTS: u64 = 10_000;
 
-/// Measures and prints both tables. Prints a note instead if valgrind is missing.
+/// The requests to a volume: their kind, the most instructions of one beside those of the member
+/// and of its data, and `true` if its data are read by the volume and copied.
+const VOLUME: [(&str, f64, bool); 2] = [("reads", 150.0, false), ("writes", 900.0, true)];
+
+/// Number of requests in flight at a volume in each row.
+const IN_FLIGHT: [u64; 3] = [1, 32, 128];
+
+/// Measures and prints the tables. Prints a note instead if valgrind is missing.
 pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
     if !shell::has_program("valgrind") {
-        println!("left out: scheduling cost: valgrind is not installed");
+        println!("left out: the cost of requests: valgrind is not installed");
         return Ok(());
+    }
+    if options.volume {
+        return volume(options.requests);
     }
     build()?;
     println!("instructions a request (callgrind, full null: load, 4 KiB reads, one worker)\n");
@@ -79,12 +94,53 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         let verdict = if each <= most { "" } else { ", missed" };
         println!("| {words} | {each:.0} | {most:.0}{verdict} |");
     }
+    volume(options.requests)
+}
+
+/// Measures and prints the table of requests to a volume.
+fn volume(requests: u64) -> Result<(), String> {
+    build_example("nearflash-ftl", "volume_cost")?;
+    println!("\ninstructions of a request of 4 KiB to a volume of flash translation\n");
+    println!(
+        "| requests | in flight | member alone | volume | checksum and copies | more | at most |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (kind, most, has_data) in VOLUME {
+        for in_flight in IN_FLIGHT {
+            let each = |what| {
+                let run = |times| {
+                    let program = "volume_cost";
+                    instructions_of(
+                        program,
+                        &[what, kind],
+                        in_flight,
+                        times,
+                        Path::new("/dev/null"),
+                    )
+                };
+                Ok::<f64, String>((run(2 * requests)? - run(requests)?) as f64 / requests as f64)
+            };
+            let (member, volume) = (each("member")?, each("volume")?);
+            let data = if has_data { each("data")? } else { 0.0 };
+            let more = volume - member - data;
+            let verdict = if more <= most { "" } else { ", missed" };
+            println!(
+                "| {kind} | {in_flight} | {member:.0} | {volume:.0} | {data:.0} | {more:.0} | \
+                 {most:.0}{verdict} |"
+            );
+        }
+    }
     Ok(())
 }
 
 /// Builds the program that makes the load, `crates/lab/examples/cost`.
 pub(crate) fn build() -> Result<(), String> {
-    let words = ["build", "--profile", "dist", "--package", "nearflash-lab", "--example", "cost"];
+    build_example("nearflash-lab", "cost")
+}
+
+/// Builds an example of a package as it is measured.
+fn build_example(package: &str, example: &str) -> Result<(), String> {
+    let words = ["build", "--profile", "dist", "--package", package, "--example", example];
     let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if built.ok { Ok(()) } else { Err(built.output) }
 }
@@ -117,13 +173,27 @@ pub(crate) fn counted(
     times: u64,
     profile: &Path,
 ) -> Result<i64, String> {
-    let program = shell::root().join("target/dist/examples/cost");
+    instructions_of("cost", words, tenants, times, profile)
+}
+
+/// Runs an example under callgrind with these words and two numbers. Returns the instructions of
+/// its functions whose names begin with `counted` or `asked`.
+fn instructions_of(
+    example: &str,
+    words: &[&str],
+    number: u64,
+    times: u64,
+    profile: &Path,
+) -> Result<i64, String> {
+    let program = shell::root().join("target/dist/examples").join(example);
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");
     command.arg(format!("--callgrind-out-file={}", profile.display()));
-    // The two functions of the program inside of which it is all about.
-    command.args(["--toggle-collect=cost::counted*", "--toggle-collect=cost::asked*"]);
-    command.arg(program).args(words).args([tenants.to_string(), times.to_string()]);
+    // The functions of the program inside of which it is all about.
+    for function in ["counted", "asked"] {
+        command.arg(format!("--toggle-collect={example}::{function}*"));
+    }
+    command.arg(program).args(words).args([number.to_string(), times.to_string()]);
     let ran = shell::capture(&mut command, Duration::from_secs(300))?;
     let line = ran.output.lines().find_map(|line| line.split_once("Collected : "));
     match line.and_then(|(_, count)| count.trim().parse().ok()) {
