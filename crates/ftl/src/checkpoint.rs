@@ -216,16 +216,25 @@ pub(crate) fn encode_page(
 
 /// Encodes a checkpoint page of a whole map: first come the entries of all pages, then their heats.
 fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) {
-    if index < geometry.map_pages() {
-        let first = index * (CHECKPOINT_BYTES as u32 / 4);
-        for (page, to) in (first..geometry.pages).zip(content.chunks_exact_mut(4)) {
-            to.copy_from_slice(&map.place(page).to_le_bytes());
+    let (unit, index) = match index.checked_sub(geometry.map_pages()) {
+        None => (4, index),
+        Some(index) => (1, index),
+    };
+    let mut page = index * (CHECKPOINT_BYTES / unit) as u32;
+    let mut rest = content;
+    while page < geometry.pages && !rest.is_empty() {
+        let (complements, heats) = map.rest_of_chunk(page);
+        let left = (geometry.pages - page) as usize;
+        let count = heats.len().min(left).min(rest.len() / unit);
+        let (part, behind) = rest.split_at_mut(count * unit);
+        if unit == 1 {
+            part.copy_from_slice(&heats[..count]);
+        } else {
+            for (to, complement) in part.chunks_exact_mut(4).zip(complements) {
+                to.copy_from_slice(&(!complement).to_le_bytes());
+            }
         }
-    } else {
-        let first = (index - geometry.map_pages()) * CHECKPOINT_BYTES as u32;
-        for (page, to) in (first..geometry.pages).zip(content) {
-            *to = map.heat(page);
-        }
+        (page, rest) = (page + count as u32, behind);
     }
 }
 

@@ -221,7 +221,7 @@ impl Collector {
     /// Sends a read of `pages` pages from a place on into the buffer.
     fn send_read(&mut self, store: &mut Store, place: u32, pages: u32) {
         (self.start, self.held) = (place, pages);
-        let (member, at) = store.geometry.locate(place);
+        let (member, at) = store.locate(place);
         store.report.collect_read_pages += u64::from(pages);
         let op = Op::Read { at, pages, into: Into::Volume };
         store.send(Token::Collect, member, op);

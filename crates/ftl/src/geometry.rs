@@ -293,10 +293,22 @@ impl Geometry {
 
     /// Returns the member and the page on it where a place lies.
     pub(crate) fn locate(&self, place: u32) -> (u16, u64) {
-        let (segment, offset) = (place / self.segment_pages, place % self.segment_pages);
+        self.locate_from(self.data_at(), self.split(place))
+    }
+
+    /// Returns the segment of a place, and the place's offset there.
+    #[inline]
+    pub(crate) fn split(&self, place: u32) -> (u32, u32) {
+        (place / self.segment_pages, place % self.segment_pages)
+    }
+
+    /// Returns the member and the page on it where a page of a segment lies. `data_at` is the first
+    /// page of segments, so that it need not be computed.
+    #[inline]
+    pub(crate) fn locate_from(&self, data_at: u64, (segment, offset): (u32, u32)) -> (u16, u64) {
         let members = u32::from(self.members);
         let row = u64::from(segment / members);
-        let at = self.data_at() + row * u64::from(self.segment_pages) + u64::from(offset);
+        let at = data_at + row * u64::from(self.segment_pages) + u64::from(offset);
         ((segment % members) as u16, at)
     }
 

@@ -212,6 +212,13 @@ impl Map {
         !self.pool.places[self.index(page)]
     }
 
+    /// Returns the complements of the places of the pages from `page` to the end of its chunk, and
+    /// their heats.
+    pub(crate) fn rest_of_chunk(&self, page: u32) -> (&[u32], &[u8]) {
+        let (from, count) = (self.index(page), CHUNK - page as usize % CHUNK);
+        (&self.pool.places[from..][..count], &self.pool.heat[from..][..count])
+    }
+
     /// Returns the number of mapped pages.
     pub(crate) fn mapped(&self) -> u32 {
         self.mapped

@@ -1,7 +1,7 @@
 //! A volume as a device: the device port above, the device ports of the volume's members below.
 //!
 //! Requests become requests of the volume in whole pages; the volume's commands become submissions
-//! to the members. Collection, checkpoints and flushes continue in `kick` and `poll`, as far as
+//! to the members. A read of pages that lie side by side on a member goes there at once. Collection, checkpoints and flushes continue in `kick` and `poll`, as far as
 //! they need no completion of a member.
 //!
 //! This module deliberately leaves out requests finer than a page and comparisons (a decorator adds
@@ -14,13 +14,14 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use contract::{
-    BLOCK_BYTES, BufPool, Command as Asked, Completion, Device, Geometry as Seen, Instant, Range,
-    SizeClass, Slot, SlotTable, Status, Submission,
+    BLOCK_BYTES, Buf, BufPool, Command as Asked, Completion, Device, Geometry as Seen, Instant,
+    Range, SizeClass, Slot, SlotTable, Status, Submission,
 };
 
 use crate::command::{Busy, Command, Into, Op, REQUESTS_MAX, Request, Token};
 use crate::geometry::Geometry;
 use crate::layout::PAGE_BYTES;
+use crate::reads::{Pin, Run};
 use crate::volume::Volume;
 use flight::{Flight, Step};
 
@@ -39,9 +40,18 @@ const SENT_MAX: usize = 1024;
 
 const _: () = assert!(DEPTH <= REQUESTS_MAX);
 
-/// A command at a member.
+/// A submission at a member.
 #[derive(Debug)]
-struct Sent {
+enum Sent {
+    /// A command of the volume.
+    Command(Errand),
+    /// A request for pages that lie side by side: its slot, and the pages that it reads.
+    Read(Slot, Pin),
+}
+
+/// A command of the volume at a member.
+#[derive(Debug)]
+struct Errand {
     token: Token,
     pages: usize,
     /// The destination of a read's data; `None` for other commands.
@@ -63,6 +73,8 @@ pub struct Queue<D> {
     /// Writes and discards that the volume has not accepted yet, oldest first.
     writers: VecDeque<Slot>,
     sent: SlotTable<Sent>,
+    /// Number of requests that are at a member as they are.
+    passed: usize,
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
     pool: BufPool,
@@ -101,6 +113,7 @@ impl<D: Device> Queue<D> {
             readers: VecDeque::with_capacity(DEPTH),
             writers: VecDeque::with_capacity(DEPTH),
             sent: SlotTable::new(SENT_MAX),
+            passed: 0,
             held: None,
             pool,
             ended: Vec::with_capacity(DEPTH),
@@ -207,7 +220,6 @@ impl<D: Device> Queue<D> {
         if self.sent.room() == 0 || device.room() == 0 {
             return false;
         }
-        let range = |at: u64, pages: u32| Range::new(at * PAGE_BLOCKS, pages * PAGE_BLOCKS as u32);
         let (mut lends, mut taken_by, mut count) = (false, None, 0);
         let (command, buf) = match op {
             Op::Flush | Op::Zero { .. } => (Asked::Flush, None),
@@ -231,15 +243,39 @@ impl<D: Device> Queue<D> {
                 (Asked::Read(range(at, pages)), Some(buf))
             }
         };
-        let sent = Sent { token, pages: count, into: taken_by, lends };
-        let slot = self.sent.insert(sent).expect("room was checked");
+        let errand = Errand { token, pages: count, into: taken_by, lends };
+        let slot = self.sent.insert_with(|| Sent::Command(errand));
         device.submit(now, Submission { slot, command, buf });
         true
     }
 
-    /// Processes the completion of a command at a member.
-    fn land(&mut self, Completion { slot, status, buf }: Completion) {
-        let Sent { token, pages, into, lends } = self.sent.remove(slot);
+    /// Submits a read to its member as it is, with the request's own buffer. Returns the submission
+    /// if the pages do not lie side by side, or if commands wait, which such reads could hold up for
+    /// ever.
+    fn pass(&mut self, now: Instant, submission: Submission) -> Option<Submission> {
+        let Asked::Read(asked) = submission.command else { return Some(submission) };
+        if self.held.is_some() || self.sent.room() == 0 {
+            return Some(submission);
+        }
+        let (page, pages) = whole_pages(asked);
+        let Some(Run { member, at, pin }) = Run::begin(&mut self.volume.store, page, pages) else {
+            return Some(submission);
+        };
+        let device = &mut self.members[usize::from(member)];
+        if device.room() == 0 {
+            pin.end(&mut self.volume.store);
+            return Some(submission);
+        }
+        let slot = self.sent.insert_with(|| Sent::Read(submission.slot, pin));
+        let command = Asked::Read(range(at, pages));
+        device.submit(now, Submission { slot, command, buf: submission.buf });
+        self.passed += 1;
+        None
+    }
+
+    /// Processes the completion of a command of the volume.
+    fn land(&mut self, errand: &Errand, status: Status, buf: Option<Buf>) {
+        let Errand { token, pages, into, lends } = *errand;
         let bytes = pages * PAGE_BYTES;
         match (into, buf) {
             (Some(Into::Host(slot, _)), Some(buf)) if lends => {
@@ -295,6 +331,22 @@ impl<D: Device> Queue<D> {
     }
 }
 
+/// Returns the first page and the number of pages of a range.
+///
+/// # Panics
+/// Panics if the range is not made of whole pages.
+fn whole_pages(range: Range) -> (u32, u32) {
+    let end = range.lba + u64::from(range.blocks);
+    let whole = range.lba.is_multiple_of(PAGE_BLOCKS) && end.is_multiple_of(PAGE_BLOCKS);
+    assert!(whole, "{range:?} is not made of whole pages");
+    ((range.lba / PAGE_BLOCKS) as u32, range.blocks / PAGE_BLOCKS as u32)
+}
+
+/// Returns the range of pages of a member.
+fn range(at: u64, pages: u32) -> Range {
+    Range::new(at * PAGE_BLOCKS, pages * PAGE_BLOCKS as u32)
+}
+
 impl<D: Device> Device for Queue<D> {
     fn geometry(&self) -> Seen {
         let geometry = self.volume.geometry();
@@ -312,10 +364,11 @@ impl<D: Device> Device for Queue<D> {
     }
 
     fn room(&self) -> usize {
-        self.flights.room().saturating_sub(self.ended.len())
+        self.flights.room().saturating_sub(self.ended.len() + self.passed)
     }
 
-    fn submit(&mut self, _now: Instant, submission: Submission) {
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        let Some(submission) = self.pass(now, submission) else { return };
         let Submission { slot, command, buf } = submission;
         if let Some(status) = self.refusal(command) {
             self.ended.push(Completion { slot, status, buf });
@@ -341,7 +394,16 @@ impl<D: Device> Device for Queue<D> {
             member.poll(now, &mut landed);
         }
         if !landed.is_empty() {
-            landed.drain(..).for_each(|completion| self.land(completion));
+            for Completion { slot, status, buf } in landed.drain(..) {
+                match self.sent.remove(slot) {
+                    Sent::Command(errand) => self.land(&errand, status, buf),
+                    Sent::Read(slot, pin) => {
+                        pin.end(&mut self.volume.store);
+                        self.passed -= 1;
+                        done.push(Completion { slot, status, buf });
+                    }
+                }
+            }
             self.pump(now);
             self.members.iter_mut().for_each(|member| member.kick(now));
         }

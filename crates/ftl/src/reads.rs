@@ -1,5 +1,5 @@
 //! Reads of hosts: a read becomes one command for each run of adjacent places, and ends when the
-//! last of them has ended.
+//! last of them has ended. A read of a single run needs no more than a [`Pin`].
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ impl Reads {
             let (token, member, op) = if place == UNMAPPED {
                 (Token::Collect, 0, Op::Zero { slot, first, pages: run })
             } else {
-                let (member, at) = store.geometry.locate(place);
+                let (member, at) = store.locate(place);
                 store.segments.at_mut(place / store.geometry.segment_pages).reads += run;
                 parts += 1;
                 let read = Op::Read { at, pages: run, into: Into::Host(slot, first) };
@@ -94,6 +94,51 @@ impl Reads {
             *entry = None;
             self.free.push(index);
         }
+    }
+}
+
+/// A read of pages that lie side by side on a member: one command without an entry in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) member: u16,
+    /// First page on the member.
+    pub(crate) at: u64,
+    pub(crate) pin: Pin,
+}
+
+/// Pages of a segment that are being read, so that the segment is not written again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pin {
+    segment: u32,
+    pages: u32,
+}
+
+impl Run {
+    /// Begins a read of `pages` pages from `page` on; returns `None` if they do not lie side by side
+    /// in one segment.
+    #[inline]
+    pub(crate) fn begin(store: &mut Store, page: u32, pages: u32) -> Option<Run> {
+        let is_inside = page.checked_add(pages).is_some_and(|end| end <= store.geometry.pages);
+        if pages == 0 || !is_inside {
+            return None;
+        }
+        let place = store.map.place(page);
+        let (segment, offset) = store.geometry.split(place);
+        let is_run = || (1..pages).all(|more| store.map.place(page + more) == place + more);
+        if place >= POISONED || pages > store.geometry.segment_pages - offset || !is_run() {
+            return None;
+        }
+        let (member, at) = store.locate_in((segment, offset));
+        store.segments.at_mut(segment).reads += pages;
+        Some(Run { member, at, pin: Pin { segment, pages } })
+    }
+}
+
+impl Pin {
+    /// Notes that the read has ended.
+    #[inline]
+    pub(crate) fn end(self, store: &mut Store) {
+        store.segments.at_mut(self.segment).reads -= self.pages;
     }
 }
 

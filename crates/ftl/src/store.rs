@@ -69,6 +69,8 @@ struct Upkeep {
     /// Number of pages of batches since the last round of flushes began.
     unflushed_pages: u32,
     reserve: u32,
+    /// First page of segments on each member.
+    data_at: u64,
     #[cfg(test)]
     sabotage: Option<Sabotage>,
 }
@@ -79,6 +81,7 @@ impl Upkeep {
             emptied: VecDeque::with_capacity(geometry.segments() as usize),
             unflushed_pages: 0,
             reserve: geometry.reserve(),
+            data_at: geometry.data_at(),
             #[cfg(test)]
             sabotage: None,
         }
@@ -206,6 +209,17 @@ impl Store {
         let others = &self.logs[..usize::from(streams) - 1];
         let opened_late = others.iter().filter(|log| log.will_open()).count();
         Geometry::reserve_of(1) + opened_late as u32
+    }
+
+    /// Returns the member and the page on it where a place lies.
+    pub(crate) fn locate(&self, place: u32) -> (u16, u64) {
+        self.locate_in(self.geometry.split(place))
+    }
+
+    /// Returns the member and the page on it where a page of a segment lies.
+    #[inline]
+    pub(crate) fn locate_in(&self, (segment, offset): (u32, u32)) -> (u16, u64) {
+        self.geometry.locate_from(self.upkeep.data_at, (segment, offset))
     }
 
     /// Returns `true` if the segment holds batches of lone writes.
@@ -362,7 +376,7 @@ impl Store {
         let Some((first, pages)) = log.flying.next_part(most) else { return false };
         let segment = log.segment.expect("the batch's segment is open");
         let place = self.geometry.place(segment, log.flying.offset + first);
-        let (member, at) = self.geometry.locate(place);
+        let (member, at) = self.locate(place);
         self.send(Token::Batch(index as u8), member, Op::Write { at, pages });
         true
     }
@@ -512,7 +526,7 @@ impl Store {
             if !self.flusher.is_done(round) || self.is_read(segment) {
                 self.upkeep.emptied.push_back((round, segment));
             } else if self.settings.discards {
-                let (member, at) = self.geometry.locate(self.geometry.place(segment, 0));
+                let (member, at) = self.locate(self.geometry.place(segment, 0));
                 let op = Op::Discard { at, pages: self.geometry.segment_pages };
                 let token = Token::Discard(segment);
                 self.send(token, member, op);

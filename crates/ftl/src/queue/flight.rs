@@ -5,7 +5,7 @@ use contract::{Buf, Command, Slot, Status};
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
-use super::PAGE_BLOCKS;
+use super::whole_pages;
 use crate::layout::PAGE_BYTES;
 
 /// The next step of a request at the volume.
@@ -55,12 +55,7 @@ pub(super) struct Flight {
 impl Flight {
     pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>) -> Flight {
         let listed = if let Command::Commit { pages } = command { pages.into() } else { 0 };
-        let (page, pages) = command.range().map_or((0, listed), |range| {
-            let end = range.lba + u64::from(range.blocks);
-            let whole = range.lba.is_multiple_of(PAGE_BLOCKS) && end.is_multiple_of(PAGE_BLOCKS);
-            assert!(whole, "{command:?} is not made of whole pages");
-            ((range.lba / PAGE_BLOCKS) as u32, range.blocks / PAGE_BLOCKS as u32)
-        });
+        let (page, pages) = command.range().map_or((0, listed), whole_pages);
         Flight { slot, command, buf, page, pages, done: 0, status: Status::Ok }
     }
 

@@ -420,3 +420,67 @@ fn deep_writes_leave_the_reserve_to_the_collector() {
         }
     }
 }
+
+/// Writes the pages from `first` on, each with its number.
+fn write_pages(queue: &mut Queue<MemQueue>, first: u64, pages: u64) {
+    let mut buf = leak_buf(pages as usize * PAGE_BYTES, 0);
+    for (page, bytes) in
+        (first..).zip(buf.prefix_mut(pages as usize * PAGE_BYTES).chunks_mut(PAGE_BYTES))
+    {
+        bytes.fill(page as u8);
+    }
+    let command = Asked::Write { range: range(first, pages as u32), fua: false };
+    queue.submit(Instant::ZERO, Submission { slot: Slot::from_bits(1), command, buf: Some(buf) });
+    let mut done = Vec::new();
+    while done.is_empty() {
+        queue.kick(Instant::ZERO);
+        queue.poll(Instant::ZERO, &mut done);
+    }
+    assert_eq!(done[0].status, Status::Ok);
+}
+
+fn read_pages(queue: &mut Queue<MemQueue>, slot: u32, first: u64, pages: u32) {
+    let buf = Some(leak_buf(pages as usize * PAGE_BYTES, 0));
+    let command = Asked::Read(range(first, pages));
+    queue.submit(Instant::ZERO, Submission { slot: Slot::from_bits(slot), command, buf });
+}
+
+/// Pages that lie side by side are read by one submission with the request's buffer; until it ends,
+/// their segment is not written again. Other reads go through the volume.
+#[test]
+fn a_read_of_pages_that_lie_side_by_side_goes_to_the_member_at_once() {
+    let mut queue = Bed::new(4096).queue(64);
+    write_pages(&mut queue, 10, 4);
+    write_pages(&mut queue, 12, 1);
+    let segment = |queue: &Queue<MemQueue>, page| queue.volume.store.map.place(page) / 64;
+    for (slot, first, pages, passes) in [
+        (1, 10, 2, true),
+        (2, 12, 1, true),
+        (3, 11, 2, false),
+        (4, 13, 2, false),
+        (5, 20, 1, false),
+    ] {
+        let before = queue.passed;
+        read_pages(&mut queue, slot, first, pages);
+        assert_eq!(queue.passed > before, passes, "{first}, {pages} pages");
+    }
+    let (of_first, room) = (segment(&queue, 10), queue.room());
+    assert_eq!(queue.volume.store.segments.at(of_first).reads, 3, "two and one pages are read");
+    assert_eq!(room, DEPTH - 5);
+    let mut done = Vec::new();
+    while done.len() < 5 {
+        queue.kick(Instant::ZERO);
+        queue.poll(Instant::ZERO, &mut done);
+    }
+    assert_eq!((queue.room(), queue.volume.store.segments.at(of_first).reads), (DEPTH, 0));
+    assert!(queue.is_at_rest());
+    done.sort_by_key(|completion| completion.slot.to_bits());
+    for (Completion { status, buf, .. }, pages) in
+        done.into_iter().zip([&[10, 11][..], &[12], &[11, 12], &[13, 0], &[0]])
+    {
+        assert_eq!(status, Status::Ok);
+        let buf = buf.expect("a read brings its buffer back");
+        let read: Vec<u8> = buf.bytes().chunks(PAGE_BYTES).map(|page| page[100]).collect();
+        assert_eq!(read, pages);
+    }
+}
