@@ -15,6 +15,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use wire::superblock::{Format, Found};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -231,40 +232,19 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The result of reading a page that should hold a superblock.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<T> {
-    /// A sound structure.
-    Sound(T),
-    /// Ours, of a version of the format that this crate cannot read.
-    Version(u16),
-    /// The page is damaged.
-    Damaged,
-    /// The page holds nothing of this format.
-    Nothing,
-}
+/// The format of superblocks.
+const FORMAT: Format = Format { magic: MAGIC, versions: &[VERSION], checksum };
 
 impl Superblock {
     /// Reads a page.
     pub fn decode(page: &[u8]) -> Found<Superblock> {
-        let Ok(block) = Superblock::read_from_bytes(page) else { return Found::Nothing };
-        if block.magic != MAGIC {
-            return Found::Nothing;
-        }
-        let crc_at = offset_of!(Superblock, crc);
-        match block.version.get() {
-            _ if block.crc.get() != checksum(&page[..crc_at]) => Found::Damaged,
-            VERSION => Found::Sound(block),
-            other => Found::Version(other),
-        }
+        FORMAT.read(page)
     }
 
     /// Writes the superblock with its checksum into `page`.
     pub fn encode(&self, page: &mut [u8]) {
         page.copy_from_slice(self.as_bytes());
-        let crc_at = offset_of!(Superblock, crc);
-        let crc = checksum(&page[..crc_at]);
-        page[crc_at..].copy_from_slice(&crc.to_le_bytes());
+        FORMAT.seal(page);
     }
 }
 

@@ -8,11 +8,13 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use wire::superblock::{Missing, Search};
+
 use crate::buddy::{Buddy, Place};
 use crate::entries;
 use crate::error::Error;
 use crate::layout::{
-    CONTENT_BYTES, Found, Geometry, INODES_PER_PAGE, InodeRecord, PAGE_BYTES, Slot, Superblock,
+    CONTENT_BYTES, Geometry, INODES_PER_PAGE, InodeRecord, PAGE_BYTES, Slot, Superblock,
     TABLE_START, Use, inodes_mut, is_sound_pool, pool_head,
 };
 use crate::media::Pages;
@@ -82,12 +84,16 @@ pub(crate) fn superblock<P: Pages>(pages: &mut P) -> Result<Superblock, Error> {
     let mut bytes = vec![0; 2 * PAGE_BYTES];
     pages.read(0, &mut bytes)?;
     let (first, second) = bytes.split_at(PAGE_BYTES);
-    match (Superblock::decode(first), Superblock::decode(second)) {
-        (Found::Sound(block), _) | (_, Found::Sound(block)) => Ok(block),
-        (Found::Version(version), _) | (_, Found::Version(version)) => Err(Error::Version(version)),
-        (Found::Damaged, _) | (_, Found::Damaged) => Err(Error::Damaged),
-        (Found::Nothing, Found::Nothing) => Err(Error::Nothing),
+    let mut search = Search::new();
+    for copy in [first, second] {
+        // The copies are equal, and never change.
+        search.take(Superblock::decode(copy), |_, _| false);
     }
+    search.end().map_err(|missing| match missing {
+        Missing::Version(version) => Error::Version(version),
+        Missing::Damaged => Error::Damaged,
+        Missing::Nothing => Error::Nothing,
+    })
 }
 
 /// Reads all metadata of a volume. Nothing is written.

@@ -8,12 +8,13 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use wire::superblock::Found;
 use zerocopy::FromZeros;
 
 use crate::error::Error;
 use crate::layout::{
-    Found, Geometry, INODES_PER_PAGE, MAGIC, ORDER_MAX, PAGE_BYTES, Superblock, VERSION,
-    inodes_mut, seal_inodes,
+    Geometry, INODES_PER_PAGE, MAGIC, ORDER_MAX, PAGE_BYTES, Superblock, VERSION, inodes_mut,
+    seal_inodes,
 };
 use crate::ledger::OPERATION_PAGES_MAX;
 use crate::load::{Faults, load};

@@ -12,6 +12,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use wire::superblock::{Format, Found};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -270,40 +271,19 @@ pub const fn header_pages(entries: usize) -> usize {
     (size_of::<BatchHead>() + entries * size_of::<Entry>()).div_ceil(PAGE_BYTES)
 }
 
-/// The result of reading a page that should hold a superblock.
-#[derive(Clone, Copy, Debug)]
-pub enum Found<T> {
-    /// A sound superblock.
-    Sound(T),
-    /// A superblock with a version of the format that this crate cannot read.
-    Version(u16),
-    /// The page is damaged.
-    Damaged,
-    /// The page holds nothing of this format.
-    Nothing,
-}
+/// The format of superblocks.
+const FORMAT: Format = Format { magic: MAGIC, versions: &[VERSION, VERSION_THIN], checksum };
 
 impl Superblock {
     /// Decodes a page that should hold a superblock.
     pub fn decode(page: &[u8]) -> Found<Superblock> {
-        let Ok(block) = Superblock::read_from_bytes(page) else { return Found::Nothing };
-        if block.magic != MAGIC {
-            return Found::Nothing;
-        }
-        let crc_at = offset_of!(Superblock, crc);
-        match block.version.get() {
-            _ if block.crc.get() != checksum(&page[..crc_at]) => Found::Damaged,
-            VERSION | VERSION_THIN => Found::Sound(block),
-            other => Found::Version(other),
-        }
+        FORMAT.read(page)
     }
 
     /// Writes the superblock with its checksum into `page`.
     pub fn encode(&self, page: &mut [u8]) {
         page.copy_from_slice(self.as_bytes());
-        let crc_at = offset_of!(Superblock, crc);
-        let crc = checksum(&page[..crc_at]);
-        page[crc_at..].copy_from_slice(&crc.to_le_bytes());
+        FORMAT.seal(page);
     }
 }
 

@@ -11,6 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::Status;
+use wire::superblock::{Found, Missing, Search};
 use zerocopy::FromBytes;
 
 use crate::checkpoint::{Checkpointer, Mark, PIECE_PAGES, encode_page};
@@ -19,7 +20,7 @@ use crate::error::Error;
 use crate::flush::Flusher;
 use crate::geometry::{CHUNK_PAGES, Geometry, SLAB_RECORD_BYTES, Shape};
 use crate::layout::{
-    BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Found, Kind, PAGE_BYTES,
+    BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Kind, PAGE_BYTES,
     SegmentRecord, Superblock, checksum, header_pages,
 };
 use crate::map::{POISONED, UNMAPPED};
@@ -260,28 +261,18 @@ fn find_superblock<M: Media>(media: &mut Counted<'_, M>) -> Result<Superblock, E
     let mut page = vec![0; PAGE_BYTES];
     let given = media.media.members();
     for member in 0..given {
-        let mut own: Option<Superblock> = None;
-        let (mut damaged, mut version) = (0, None);
+        let mut search = Search::new();
         for copy in 0..2 {
             media.read(member as u16, copy, &mut page)?;
-            match Superblock::decode(&page) {
-                Found::Sound(block) => {
-                    let newer = own.is_none_or(|own| own.generation < block.generation);
-                    own = if newer { Some(block) } else { own };
-                }
-                Found::Version(other) => version = Some(other),
-                Found::Damaged => damaged += 1,
-                // Erased beside a sound copy, it is damaged as well.
-                Found::Nothing => {}
-            }
+            let is_newer = |new: &Superblock, old: &Superblock| new.generation > old.generation;
+            search.take(Superblock::decode(&page), is_newer);
         }
-        let block = match (own, version) {
-            (_, Some(version)) => return Err(Error::Version(member, version)),
-            (Some(block), None) => block,
-            (None, None) if damaged > 0 => return Err(Error::Damaged(member)),
-            (None, None) => return Err(Error::NoVolume(member)),
-        };
-        media.opened.damaged_copies += damaged;
+        media.opened.damaged_copies += search.damaged();
+        let block = search.end().map_err(|missing| match missing {
+            Missing::Version(version) => Error::Version(member, version),
+            Missing::Damaged => Error::Damaged(member),
+            Missing::Nothing => Error::NoVolume(member),
+        })?;
         if newest.is_some_and(|first| first.uuid != block.uuid) {
             return Err(Error::Foreign(member));
         }

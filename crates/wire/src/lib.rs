@@ -1,5 +1,5 @@
 //! Wire layouts: the bytes of each protocol's messages as structs, with asserted sizes and offsets,
-//! and open enums for the values that a peer may set.
+//! and open enums for the values that a peer may set; and what superblocks on media have in common.
 //!
 //! This crate deliberately leaves out the meaning of a message, the validity of values and the
 //! order of messages. Crate `proto` has these.
@@ -16,4 +16,5 @@ pub mod nvme_tcp;
 pub mod packets;
 pub mod reflex_v1;
 pub mod reflex_v2;
+pub mod superblock;
 pub mod ublk;
