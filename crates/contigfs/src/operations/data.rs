@@ -97,6 +97,15 @@ fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
 }
 
+/// Gives a move up that nobody has begun: a file that is cut needs no larger place, and is not to
+/// wait for a copy that may fail. Whoever still wants to grow asks again.
+fn give_up_move(state: &mut State, ino: Ino) {
+    let is_claimed = matches!(state.moves.get(&ino), Some(Moving::Claiming(_)));
+    if is_claimed && state.outcome(Until::Moved { ino }).is_some() {
+        state.leave(ino);
+    }
+}
+
 /// Waits for the end of the writes of a file that are under way. They change pages whose rest is to
 /// be cleared, and set the size when they end.
 fn quieten(state: &mut State, ino: Ino) -> Result<(), Stop> {
@@ -187,8 +196,11 @@ pub(crate) fn moved(state: &mut State, ino: Ino, succeeded: bool) {
 /// Changes the size of a regular file, within an operation that has begun. Returns `true` if
 /// something was cut off.
 pub(super) fn set_size(state: &mut State, now: Time, ino: Ino, size: u64) -> Result<bool, Stop> {
-    step_move(state, ino)?;
     let old = size_of(state, ino);
+    if size <= old {
+        give_up_move(state, ino);
+    }
+    step_move(state, ino)?;
     if size < old {
         quieten(state, ino)?;
     }

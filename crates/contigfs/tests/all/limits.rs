@@ -230,6 +230,48 @@ fn a_copy_counts_once() {
     world.settle();
 }
 
+/// A file that is cut needs no larger place, though a writer wanted one: it is not copied first, and
+/// a page of it that cannot be read is no reason to refuse. The writer gets its place afterwards.
+#[test]
+fn a_file_is_cut_while_a_writer_waits_for_a_larger_place() {
+    const PAGE: u64 = 4096;
+    let mut world = World::new(ROOMY, 12);
+    let ino = make(&mut world, ROOT, "a", S_IFREG).unwrap();
+    make(&mut world, ROOT, "b", S_IFREG).unwrap();
+    let mut size = 64 * PAGE;
+    loop {
+        match world.system.place_write(ino, size - PAGE, PAGE).unwrap() {
+            Placed::At { .. } => {
+                world.system.wrote(TIME, ino, size - PAGE, PAGE, true);
+                size *= 2;
+            }
+            Placed::Again(until) => {
+                world.wait(until);
+                if matches!(until, Until::Moved { .. }) {
+                    break;
+                }
+            }
+            Placed::Move(_) => panic!("the writer was to wait first"),
+        }
+    }
+    let change = Change { size: Some(PAGE), ..Change::default() };
+    let cut = world.system.apply(TIME, &Caller::default(), Operation::Change { ino, change });
+    assert!(matches!(cut, Ok(Reply::Answer(..))), "{cut:?}");
+    loop {
+        match world.system.place_write(ino, size - PAGE, PAGE).unwrap() {
+            Placed::At { .. } => break,
+            Placed::Again(until) => world.wait(until),
+            Placed::Move(order) => {
+                assert_eq!(order.bytes, PAGE, "what was cut is not copied");
+                world.system.moved(ino, true);
+            }
+        }
+    }
+    world.system.wrote(TIME, ino, size - PAGE, PAGE, true);
+    world.settle();
+    world.remount(true);
+}
+
 #[test]
 fn a_file_has_sixty_five_thousand_names() {
     let sizes = Sizes { pages: 1 << 20, inodes: 64, pool_pages: 1024, commit_pages: 60 };
