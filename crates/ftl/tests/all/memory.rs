@@ -39,7 +39,10 @@ fn a_volume_of_a_tib_takes_at_most_1_3_gib_of_memory() {
         let shape = Shape { spare_per_mille, ..shape(512) };
         let geometry = Geometry::plan(&shape, &[TIB_PAGES]).expect("a possible volume");
         let bytes = geometry.memory_bytes();
-        println!("{spare_per_mille} ‰ of spare space: {:.3} GiB", bytes as f64 / f64::from(1 << 30));
+        println!(
+            "{spare_per_mille} ‰ of spare space: {:.3} GiB",
+            bytes as f64 / f64::from(1 << 30)
+        );
         assert!(bytes <= PER_TIB_MAX, "{bytes} bytes, {spare_per_mille} ‰ of spare space");
     }
 }
