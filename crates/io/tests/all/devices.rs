@@ -273,7 +273,7 @@ fn read_beside_writes<D: Device>(
     };
     let mut seen = Seen::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| on_a_thread(&mut |side| side.write_generations(4000, &is_over)));
+        scope.spawn(|| on_a_thread(&mut |side| side.write_generations(1500, &is_over)));
         on_a_thread(&mut |side| seen = side.read_generations(&is_over));
     });
     println!("in memory: {in_memory}, direct: {direct}: {seen:?}");

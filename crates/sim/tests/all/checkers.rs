@@ -183,7 +183,8 @@ fn siege(seed: u64, sabotage: Sabotage) -> Result<Toll, String> {
 
 #[test]
 fn attackers_of_another_tenant_hold_nobody_up() {
-    for seed in 1..=12 {
+    // `cargo xtask ci` lets every tenth of its worlds be a siege, too.
+    for seed in 1..=4 {
         if let Err(what) = siege(seed, Sabotage::None) {
             panic!("seed {seed}: {what}");
         }
