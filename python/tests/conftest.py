@@ -66,6 +66,12 @@ class Server:
         assert self._child is not None
         return self._child.pid
 
+    def stop(self) -> None:
+        """Stop it, and wait until all of its threads stand."""
+        os.kill(self.pid, signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
     def kill(self) -> None:
         """Kill it, and wait until it is gone."""
         if self._child is not None:

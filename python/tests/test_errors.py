@@ -117,7 +117,7 @@ def test_a_signal_ends_a_wait(own_server: Server) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with nearflash.open(own_server.url) as volume:
         into = bytearray(4096)
-        os.kill(own_server.pid, signal.SIGSTOP)
+        own_server.stop()
         main = threading.main_thread().ident
         assert main is not None
         timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
@@ -149,7 +149,7 @@ def test_an_abandoned_write_sends_no_more(own_server: Server) -> None:
         assert size > 8 << 20
         queue = volume._queue()
         volume.read(0, 512)  # the connection is there
-        os.kill(own_server.pid, signal.SIGSTOP)
+        own_server.stop()
         job = queue.start_write(((0, bytes([1]) * size),), False)
         queue.abandon(job)
         os.kill(own_server.pid, signal.SIGCONT)

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// The time limit for a server to print that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
+/// The environment variable with which a load of `nearflash bench` ends when its standard input
+/// ends.
+pub(crate) const STOP: &str = "NEARFLASH_BENCH_STOP";
+
 /// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,

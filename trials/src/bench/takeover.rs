@@ -10,13 +10,13 @@ use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
 
 use super::machine;
-use super::process::{self, Server};
+use super::process::{self, STOP, Server};
 use xtask::shell;
 
 /// The targets: the most milliseconds of a whole take-over, and of the pause of 99 of 100
@@ -77,6 +77,33 @@ impl Crowd {
             Crowd::Reflex { connections } | Crowd::Nbd { connections } => connections,
             Crowd::Nvme { controllers, queues } => controllers * (1 + queues),
         }
+    }
+
+    /// Returns the number of connections that carry the load: an admin queue does not.
+    fn carriers(self) -> usize {
+        match self {
+            Crowd::Reflex { .. } | Crowd::Nbd { .. } => self.connections(),
+            Crowd::Nvme { controllers, queues } => controllers * queues,
+        }
+    }
+
+    /// Waits until the load is under way at the server with this admin socket, on all connections
+    /// that carry it.
+    fn await_load(self, program: &Path, admin: &Path) -> Result<(), String> {
+        let began = Instant::now();
+        while began.elapsed() < LOAD_MAX {
+            let mut list = Command::new(program);
+            list.args(["conn", "list", "--json", "--admin"]).arg(admin).stdin(Stdio::null());
+            let output = list.output().map_err(|error| format!("the list: {error}"))?;
+            let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let all = list["connections"].as_array().into_iter().flatten();
+            let carry = all.filter(|one| one["messages"].as_u64() > Some(UNDER_WAY)).count();
+            if carry >= self.carriers() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(format!("the load is not under way within {} s", LOAD_MAX.as_secs()))
     }
 
     /// Returns the URL at which the server listens, with a free port of loopback.
@@ -140,15 +167,23 @@ struct Pace {
     warmup: u64,
     /// The seconds of measured load after the warm-up.
     seconds: u64,
-    /// The seconds from the start of the load to the start of the new process.
-    upgrade: u64,
+    /// The seconds from the start of the load to the start of the new process. With `None`, that
+    /// starts once the load is under way, and the load ends once it is under way there.
+    upgrade: Option<u64>,
 }
 
 /// The times of a round that measures.
-const STEADY: Pace = Pace { warmup: 2, seconds: 8, upgrade: 5 };
+const STEADY: Pace = Pace { warmup: 2, seconds: 8, upgrade: Some(5) };
 
-/// The times of a round that only passes or fails.
-const SHORT: Pace = Pace { warmup: 0, seconds: 4, upgrade: 2 };
+/// The times of a round that only passes or fails, however long it takes. Its load ends behind the
+/// take-over.
+const SHORT: Pace = Pace { warmup: 0, seconds: 600, upgrade: None };
+
+/// The number of messages that a server has from each connection of a load that is under way.
+const UNDER_WAY: u64 = 50;
+
+/// The time limit for a load to get under way at a server.
+const LOAD_MAX: Duration = Duration::from_secs(60);
 
 impl Round {
     fn is_met(&self) -> bool {
@@ -254,13 +289,23 @@ fn measure_in(
     load.args(["--json", "--verify", "--read-percent", "50"]);
     load.args(["--warmup", &pace.warmup.to_string(), "--seconds", &pace.seconds.to_string()]);
     load.args(["--queue-depth", &queue_depth.to_string()]);
-    load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(create(&notes)?);
+    if pace.upgrade.is_none() {
+        load.env(STOP, "");
+    }
+    load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(create(&notes)?);
     let spawned = load.spawn();
     let load_child = spawned.map_err(|error| format!("the load: {error}"))?;
-    std::thread::sleep(Duration::from_secs(pace.upgrade));
+    match pace.upgrade {
+        Some(seconds) => std::thread::sleep(Duration::from_secs(seconds)),
+        None => crowd.await_load(program, &admin)?,
+    }
     let mut upgrade = Command::new(program);
     upgrade.args(serve.get_args()).arg("--upgrade");
     let new = Server::start_with(&mut upgrade, create(&log)?.into())?;
+    if pace.upgrade.is_none() {
+        crowd.await_load(program, &admin)?;
+    }
+    // This closes the load's standard input.
     let output = load_child.wait_with_output().map_err(|error| error.to_string())?;
     let (said, notes) = (read(&log)?, read(&notes)?);
     drop((new, old));

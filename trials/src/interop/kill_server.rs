@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,9 @@ use super::chance::Chance;
 use super::context::{Context, Verdict};
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, survey};
-use super::port::free_port;
+use super::port::{connections_to, free_port};
 use super::reflex::Connection;
-use crate::bench::process::Server;
-use xtask::shell;
+use crate::bench::process::{STOP, Server};
 
 const VOLUME_BYTES: usize = 32 << 20;
 
@@ -25,8 +24,11 @@ const VOLUME_BYTES: usize = 32 << 20;
 /// then.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The seconds for which the load generator runs across the kills.
-const LOAD_TIME: Duration = Duration::from_secs(8);
+/// The connections of the load generator that runs across the kills.
+const CONNECTIONS: usize = 4;
+
+/// The time for which it goes on once all of them are at the last server.
+const AFTERWARDS: Duration = Duration::from_secs(1);
 
 /// The fields that the tests read from the output of `nearflash bench --json`.
 #[derive(Debug, Deserialize)]
@@ -133,10 +135,11 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     let mut server = start(context, volume, port)?;
     let mut command = Command::new(&context.nearflash);
     command.args(["bench", &format!("reflex://127.0.0.1:{port}"), "--verify", "--json"]);
-    command.args(["--read-percent", "50", "--connections", "4", "--queue-depth", "8"]);
-    let seconds = LOAD_TIME.as_secs().to_string();
-    command.args(["--seconds", &seconds, "--warmup", "0", "--seed", &context.seed.to_string()]);
-    let load = thread::spawn(move || shell::capture(&mut command, Duration::from_secs(60)));
+    let connections = CONNECTIONS.to_string();
+    command.args(["--read-percent", "50", "--connections", &connections, "--queue-depth", "8"]);
+    command.args(["--seconds", "600", "--warmup", "0", "--seed", &context.seed.to_string()]);
+    command.env(STOP, "").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let load = command.spawn().map_err(|error| format!("the load: {error}"))?;
     let mut chance = Chance::new(context.seed ^ 66);
     let started = Instant::now();
     for _ in 0..2 {
@@ -146,24 +149,26 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
         server = start(context, volume, port)?;
     }
     let last_start = started.elapsed();
-    let ran = load.join().expect("capturing does not panic")?;
-    drop(server);
-    let report = Report::find(&ran.output)?;
-    if report.verify_failures > 0 {
-        return Err(format!("{} verify failures:\n{}", report.verify_failures, ran.output));
-    }
-    if report.errors > 0 && last_start > LOAD_TIME / 4 * 3 {
-        let late = last_start.as_secs_f64();
-        return Ok(Verdict::Skipped(format!(
-            "the killed server's volume stayed locked until {late:.1} s, when the load was over"
-        )));
-    }
     // The requests in flight of a connection that did not come back would count as errors.
+    let is_back = || connections_to(port).map(|count| count >= CONNECTIONS);
+    while !is_back()? && started.elapsed() < last_start + START_LIMIT {
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(AFTERWARDS);
+    // This closes its standard input.
+    let ran = load.wait_with_output().map_err(|error| format!("the load: {error}"))?;
+    drop(server);
+    let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    let output = said.concat();
+    let report = Report::find(&output)?;
+    if report.verify_failures > 0 {
+        return Err(format!("{} verify failures:\n{output}", report.verify_failures));
+    }
     if report.errors > 0 {
-        return Err(format!("{} requests were lost:\n{}", report.errors, ran.output));
+        return Err(format!("{} requests were lost:\n{output}", report.errors));
     }
     if report.read.count == 0 || report.write.count == 0 {
-        return Err(format!("nothing was done:\n{}", ran.output));
+        return Err(format!("nothing was done:\n{output}"));
     }
     Ok(Verdict::Passed(format!(
         "2 kills, the last start after {:.1} s: {} reads, {} writes, none lost, none wrong",

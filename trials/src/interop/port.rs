@@ -1,4 +1,4 @@
-//! Ports for servers that are killed and started again.
+//! Ports for servers that are killed and started again, and the connections that came to them.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -16,4 +16,17 @@ pub(super) fn free_port() -> Result<u16, String> {
         }
     }
     Err("no free port from 20000 to 29999".to_owned())
+}
+
+/// Returns the number of open connections that came to a port of this machine.
+pub(super) fn connections_to(port: u16) -> Result<usize, String> {
+    let text = std::fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
+    let own = format!(":{port:04X}");
+    let is_own = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next(), words.nth(1));
+        // 01 is ESTABLISHED.
+        local.is_some_and(|local| local.ends_with(&own)) && state == Some("01")
+    };
+    Ok(text.lines().filter(is_own).count())
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::{End, buf, client_tls, listener, unix_path};
+use crate::rig::{End, PATIENCE, buf, client_tls, listener, unix_path};
 use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
 use nearflash_io::{Endpoint, Listener, Network, Reactor, SocketsConfig, Spread};
 
@@ -339,13 +339,11 @@ fn a_connection_changes_hands_to_and_fro<N: Network>(listener: Listener) {
             workers[from].turn();
         }
         workers[from].sockets.still(conn);
-        for _ in 0..100 {
-            if workers[from].sockets.is_still(conn) {
-                break;
-            }
+        let end = workers[from].clock.now() + PATIENCE;
+        while !workers[from].sockets.is_still(conn) {
             assert!(workers[from].turn().is_empty(), "nothing comes");
+            assert!(workers[from].clock.now() < end, "it never stands still");
         }
-        assert!(workers[from].sockets.is_still(conn));
         let ticket = workers[from].sockets.detach(conn, to as u16);
         // What comes in between waits in the kernel.
         stream.write_all(b"meanwhile").unwrap();
@@ -410,12 +408,13 @@ fn who_is_paused_takes_nobodys_place_in_the_line_for_buffers<N: Network>() {
     // Once: nothing else would have the worker look again.
     server.sockets.kick(server.clock.now());
     let (mut events, last) = (Vec::new(), all[9].0);
-    for _ in 0..100 {
+    let got = |event: &NetEvent| matches!(event, NetEvent::Received { conn, .. } if *conn == last);
+    let end = server.clock.now() + PATIENCE;
+    while !events.iter().any(got) {
+        assert!(server.clock.now() < end, "{events:?}");
         server.reactor.enter(Some(Some(Duration::from_millis(1))));
         server.sockets.poll(server.clock.now(), &mut events, 64);
     }
-    let got = |event: &NetEvent| matches!(event, NetEvent::Received { conn, .. } if *conn == last);
-    assert!(events.iter().any(got), "{events:?}");
 }
 
 fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Context;
 use super::super::guest::HOST;
-use super::super::port::free_port;
+use super::super::port::{connections_to, free_port};
 use crate::bench::process::Server;
 use xtask::shell;
 
@@ -165,14 +165,6 @@ impl Target {
     /// Returns the number of connections that the server's first listener has accepted and that are
     /// open.
     pub(super) fn connections(&self) -> Result<usize, String> {
-        let text = fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
-        let own = format!(":{:04X}", self.ports[0]);
-        let is_own = |line: &&str| {
-            let mut words = line.split_whitespace().skip(1);
-            let (local, state) = (words.next(), words.nth(1));
-            // 01 is ESTABLISHED.
-            local.is_some_and(|local| local.ends_with(&own)) && state == Some("01")
-        };
-        Ok(text.lines().filter(is_own).count())
+        connections_to(self.ports[0])
     }
 }

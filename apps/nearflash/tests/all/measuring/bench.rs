@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, PATIENCE, Server, await_load, free_port, verifying, wait_until};
+use crate::support::{
+    Launch, PATIENCE, Server, await_load, free_port, long_enough, verifying, wait_until,
+};
 use serde_json::Value;
 
 fn bench(words: &str) -> Output {
@@ -15,13 +17,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it is text")
 }
 
-/// Runs a `bench` of half a second that must succeed, and returns its output in JSON.
+/// Runs a `bench` that must succeed, and returns its output in JSON. It takes half a second, or as
+/// long as it takes to have requests of each kind.
 fn json(words: &str) -> Value {
-    let output = bench(&format!("{words} --json --warmup 0.1 --seconds 0.5"));
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{words}: {said}{}", text(&output.stderr));
-    assert_eq!(said.lines().count(), 1, "exactly one object: {said}");
-    serde_json::from_str(&said).expect("it is JSON")
+    let is_mixed = words.contains("--read-percent 50");
+    long_enough(|seconds| {
+        let output = bench(&format!("{words} --json --warmup 0.1 --seconds {seconds}"));
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{words}: {said}{}", text(&output.stderr));
+        assert_eq!(said.lines().count(), 1, "exactly one object: {said}");
+        let result: Value = serde_json::from_str(&said).expect("it is JSON");
+        let has = |side: &str| result[side]["count"].as_u64() > Some(0);
+        let is_whole = has("read") && (!is_mixed || has("write"));
+        (result, is_whole)
+    })
 }
 
 fn url(server: &Server) -> String {

@@ -2,18 +2,18 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, await_load, free_port, loading, open_folder};
+use crate::support::{Launch, Server, await_load, free_port, loading, long_enough, open_folder};
 use serde_json::Value;
 
-fn bench(words: &str) -> Output {
+fn bench(words: &str, seconds: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.arg("bench").args(words.split_whitespace());
-    command.args(["--json", "--warmup", "0.1", "--seconds", "0.5"]).stdin(Stdio::null());
+    command.args(["--json", "--warmup", "0.1", "--seconds", seconds]).stdin(Stdio::null());
     command.output().expect("the program starts")
 }
 
-fn json(words: &str) -> Value {
-    let output = bench(words);
+fn json(words: &str, seconds: &str) -> Value {
+    let output = bench(words, seconds);
     let said = String::from_utf8(output.stdout).expect("it is text");
     assert!(output.status.success(), "{words}: {said}{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&said).expect("it is JSON")
@@ -21,7 +21,7 @@ fn json(words: &str) -> Value {
 
 /// Returns the error message of a `bench` that must fail.
 fn refused(words: &str) -> String {
-    let output = bench(words);
+    let output = bench(words, "0.5");
     assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
     String::from_utf8(output.stderr).expect("it is text")
 }
@@ -38,9 +38,13 @@ fn server(listen: &str) -> Server {
 }
 
 fn verify(url: &str, shape: &str) {
-    let result = json(&format!("{url} --verify --read-percent 50 {shape}"));
-    assert_eq!(result["verify_failures"], 0, "{url} {shape}: {result}");
-    assert_eq!(result["errors"], 0, "{url} {shape}: {result}");
+    let result = long_enough(|seconds| {
+        let result = json(&format!("{url} --verify --read-percent 50 {shape}"), seconds);
+        assert_eq!(result["verify_failures"], 0, "{url} {shape}: {result}");
+        assert_eq!(result["errors"], 0, "{url} {shape}: {result}");
+        let is_whole = ["read", "write"].map(|side| result[side]["count"].as_u64() > Some(0));
+        (result, is_whole == [true; 2])
+    });
     for side in ["read", "write"] {
         assert!(result[side]["count"].as_u64().unwrap() > 0, "{url} {shape}: {result}");
     }
@@ -77,7 +81,7 @@ fn what_cannot_be_is_said_with_a_way_out() {
     assert!(said.contains("no such export") && said.contains("nbdinfo --list"), "{said}");
     let said = refused(&format!("{url}/second --read-percent 50"));
     assert!(said.contains("read-only"), "{said}");
-    assert_eq!(json(&format!("{url}/second"))["errors"], 0);
+    assert_eq!(json(&format!("{url}/second"), "0.5")["errors"], 0);
     for (words, way) in [("--namespace 2", "nbd://HOST:PORT/NAMESPACE"), ("--tenant x", "listener")]
     {
         let said = refused(&format!("{url} {words}"));

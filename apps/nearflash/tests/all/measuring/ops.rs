@@ -141,15 +141,25 @@ fn ask(socket: &PathBuf, path: &str) -> String {
     answer
 }
 
-/// Returns the nice value of the server's first thread whose name begins with `name`.
-fn nice(server: &Server, name: &str) -> i32 {
+/// Returns the nice value of the server's first thread whose name begins with `name`; `None` if
+/// there is no such thread. A new thread has the name of its creator until it runs.
+fn nice(server: &Server, name: &str) -> Option<i32> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let mut stats = threads.filter_map(|thread| {
         let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
         let (of, fields) = stat.rsplit_once(") ")?;
         of.contains(&format!("({name}")).then(|| fields.split(' ').nth(16)?.parse().ok())?
     });
-    stats.next().unwrap_or_else(|| panic!("there is no thread {name}"))
+    stats.next()
+}
+
+/// Waits until the server has a thread of this name with the nice value `value`.
+fn await_nice(server: &Server, name: &str, value: i32) {
+    let mut seen = None;
+    wait_until(&format!("a thread {name} that is {value} nice"), PATIENCE, || {
+        seen = nice(server, name);
+        seen == Some(value)
+    });
 }
 
 #[test]
@@ -158,10 +168,11 @@ fn workers_go_before_threads_that_answer_operators() {
     let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
     // Work that waits has threads of its own, which live on for a while.
     ask(&place.socket(), "/v1/connections");
-    let worker = nice(&server, "worker-0");
-    assert_eq!(nice(&server, "admin"), (worker + 10).min(19));
-    assert_eq!(nice(&server, "tokio-"), (worker + 10).min(19));
-    assert_eq!(nice(&server, "control"), worker, "it tells workers what to do");
+    let worker = nice(&server, "worker-0").expect("it runs");
+    await_nice(&server, "admin", (worker + 10).min(19));
+    await_nice(&server, "tokio-", (worker + 10).min(19));
+    // It tells workers what to do.
+    await_nice(&server, "control", worker);
 }
 
 #[test]
@@ -198,8 +209,10 @@ fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener()
     let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
     let wanted = AddListener::from_argument("nvme-tcp://127.0.0.1:0");
     place.client().send(&wanted).unwrap();
-    let worker = nice(&server, "worker-0");
-    assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);
+    let worker = nice(&server, "worker-0").expect("it runs");
+    for name in ["nvme-auth", "nvme-keep"] {
+        await_nice(&server, name, worker);
+    }
 }
 
 /// Returns the number of tenants for measurements: `NEARFLASH_CROWD`, or 10 000.

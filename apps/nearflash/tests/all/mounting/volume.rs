@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use crate::support::{complaint, nearflash};
+use crate::support::{PATIENCE, complaint, nearflash, wait_until};
 
 /// The size of the file that is the volume. It has holes: what is not written takes no space.
 const SIZE: &str = "32GiB";
@@ -63,9 +63,17 @@ impl FileVolume {
         assert!(line.starts_with("ready: "), "{line:?}");
     }
 
-    /// Takes the file system off, and looks for faults.
+    /// Takes the file system off, and looks for faults. A child that another test starts has the
+    /// open files of this process until it runs its program, so the folder may be in use for a
+    /// moment.
     pub(crate) fn unmount(&mut self) {
-        run(&["umount", &self.folder().display().to_string()]);
+        let folder = self.folder().display().to_string();
+        wait_until("nobody in the folder", PATIENCE, || {
+            let ran = nearflash(&["umount", &folder]).output().unwrap();
+            let said = complaint(&ran);
+            assert!(ran.status.success() || said.contains("somebody uses"), "{said}");
+            ran.status.success()
+        });
         let ended = self.server.take().unwrap().wait().unwrap();
         assert!(ended.success(), "{ended}");
         self.check();

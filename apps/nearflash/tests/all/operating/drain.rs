@@ -80,7 +80,7 @@ fn a_drained_listener_ends_who_came_by_it_and_turns_others_away() {
 
 #[test]
 fn what_is_in_flight_ends_first_and_not_for_ever() {
-    let running = start("mem:16MiB?delay=4s");
+    let running = start("mem:16MiB?delay=8s");
     let address = running.server.listener(0);
     for (deadline_ms, is_answered) in [(60_000, true), (1_000, false)] {
         let mut v2 = V2::hello(address, Hello::default()).unwrap();
@@ -110,8 +110,12 @@ fn one_abusive_client_is_ended_and_the_others_stay() {
         let all = running.client().connections().unwrap().connections;
         all.into_iter().find(|one| one.listener == 2 && one.messages > 0)
     };
-    wait_until("its requests", PATIENCE, || find().is_some());
-    let id = find().unwrap().id;
+    let mut found = None;
+    wait_until("its requests", PATIENCE, || {
+        found = find();
+        found.is_some()
+    });
+    let id = found.unwrap().id;
     let shown = running.client().get::<Connection>(&id).unwrap();
     assert_eq!((shown.id.as_str(), shown.listener, shown.ending), (id.as_str(), 2, false));
     assert!(running.told(&["conn", "show", &id]).starts_with(&format!("connection {id}\n  peer ")));
@@ -133,16 +137,20 @@ fn one_abusive_client_is_ended_and_the_others_stay() {
 
 #[test]
 fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
-    let running = start("mem:16MiB?delay=700ms");
-    for (deadline, is_answered) in [("10", true), ("0", false)] {
+    let running = start("mem:16MiB?delay=6s");
+    for (deadline, is_answered) in [("60", true), ("0", false)] {
         let mut v2 = V2::hello(running.server.listener(0), Hello::default()).unwrap();
         v2.send(7, READ, &[]);
         let find = || {
             let all = running.client().connections().unwrap().connections;
             all.into_iter().find(|one| one.in_flight > 0).map(|one| one.id)
         };
-        wait_until("a request", PATIENCE, || find().is_some());
-        let said = running.told(&["conn", "end", &find().unwrap(), "--deadline", deadline]);
+        let mut id = None;
+        wait_until("a request", PATIENCE, || {
+            id = find();
+            id.is_some()
+        });
+        let said = running.told(&["conn", "end", &id.unwrap(), "--deadline", deadline]);
         assert!(said.contains(&format!("its 1 request in flight, or in {deadline} s")), "{said}");
         let answered = v2.is_answered_before_its_end(7);
         assert_eq!(answered, is_answered, "{deadline} s");

@@ -38,7 +38,7 @@ fn clients(running: &Running) -> (V2, V2) {
 
 #[test]
 fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is() {
-    let mut running = start("mem:16MiB?delay=3s");
+    let mut running = start("mem:16MiB?delay=9s");
     let (mut busy, mut idle) = clients(&running);
     assert!(running.told(&["drain", "--show"]).starts_with("serving: 2 connections, "));
     let mut command = nearflash(&["drain", "--deadline", "600", "--admin", &running.admin()]);
@@ -101,7 +101,8 @@ fn a_drain_that_is_asked_for_again_has_another_time_and_a_signal_a_short_one() {
     assert!(upgrade.status.success());
     running.server.terminate();
     wait_until("the short time", PATIENCE, || {
-        running.client().read::<Drain>().is_ok_and(|drain| left(drain) < 2)
+        // A second later it has ended.
+        running.client().read::<Drain>().map_or(true, |drain| left(drain) < 2)
     });
     assert!(!busy.is_answered_before_its_end(7), "it has a second");
     assert!(running.server.wait().success(), "it ends in order");
@@ -111,7 +112,7 @@ fn a_drain_that_is_asked_for_again_has_another_time_and_a_signal_a_short_one() {
 fn no_process_takes_over_from_one_that_drains() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let device = format!("file:{}?size=4MiB&delay=4s", path("disk"));
+    let device = format!("file:{}?size=4MiB&delay=9s", path("disk"));
     let admin = path("admin.sock");
     let launch = || Launch::device(&device).with("--admin").with(&admin);
     let mut server = launch().start();

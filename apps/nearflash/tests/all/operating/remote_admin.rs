@@ -118,10 +118,18 @@ fn wrong_tokens_are_answered_late_and_who_has_a_right_one_does_not_wait() {
         assert_eq!(refusal(error), Code::Unauthorized);
     }
     assert!(started.elapsed() >= Duration::from_millis(10 * 300));
-    let begun = now();
-    let again = office.client("nor-is-this-a-token-of-anybody").tenants().unwrap_err();
-    assert_eq!(refusal(again), Code::TooOften);
-    assert!(begun.elapsed() >= Duration::from_millis(300), "to go on guessing is no faster");
+    // One is forgotten each ten seconds, which a busy machine may have taken for the ten.
+    let last = (0..100).find_map(|_| {
+        let begun = now();
+        let again = office.client("nor-is-this-a-token-of-anybody").tenants().unwrap_err();
+        match refusal(again) {
+            Code::TooOften => Some(begun.elapsed()),
+            Code::Unauthorized => None,
+            other => panic!("{other:?}"),
+        }
+    });
+    let last = last.expect("one can go on guessing");
+    assert!(last >= Duration::from_millis(300), "to go on guessing is no faster");
     // Others behind the same address are not concerned.
     office.client(ANN).tenants().unwrap();
     assert!(office.run("ann", &["tenant", "list"]).status.success());

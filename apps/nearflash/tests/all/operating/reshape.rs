@@ -91,7 +91,7 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
 /// namespace is made read-only to copy it, and the copy must contain every acknowledged write.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
-    let place = Place::of("mem:16MiB?delay=3s");
+    let place = Place::of("mem:16MiB?delay=8s");
     let server = place.start();
     let mut writer = V2::hello(server.listener(1), Hello::default()).unwrap();
     let in_flight = || {

@@ -212,7 +212,9 @@ fn an_address_that_guesses_is_looked_at_late_and_gets_in_with_the_token() {
         let begun = now();
         let guess = V2::with_token(server.address(), &format!("guess {n}"));
         assert_eq!(guess.err(), Some(Status::Denied));
-        now() - begun >= Duration::from_millis(900)
+        // On a busy machine any guess may take as long.
+        let is_late = now() - begun >= Duration::from_millis(900);
+        is_late && server.log().contains("too many wrong tokens came from this address")
     });
     assert!(is_late, "one can go on guessing");
     server.await_log("too many wrong tokens came from this address");

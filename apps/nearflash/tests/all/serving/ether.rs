@@ -82,13 +82,15 @@ fn key(place: &Place, name: &str, byte: &str) -> String {
 /// Returns all capability sets of all threads of a server, each as bits.
 fn rights(server: &Server) -> Vec<u64> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
-    let sets = threads.flat_map(|thread| {
-        let status = std::fs::read_to_string(thread.unwrap().path().join("status"));
+    // A thread may end meanwhile.
+    let statuses = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).ok());
+    let sets = statuses.flat_map(|status| {
         let of = |line: &str| {
             let bits = line.strip_prefix("Cap").and_then(|line| line.split_once(":\t"));
             bits.map(|(_, bits)| u64::from_str_radix(bits, 16).expect("bits"))
         };
-        status.expect("it runs").lines().filter_map(of).collect::<Vec<_>>()
+        status.lines().filter_map(of).collect::<Vec<_>>()
     });
     sets.collect()
 }

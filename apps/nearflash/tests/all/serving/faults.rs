@@ -135,7 +135,7 @@ fn await_in_flight(folder: &tempfile::TempDir, count: u64) {
 
 #[test]
 fn a_drain_answers_what_is_in_flight_and_says_so() {
-    let (folder, mut server) = slow("3s");
+    let (folder, mut server) = slow("6s");
     let mut v1 = V1::connect(server.address());
     let mut v2 = V2::connect(server.address());
     let mut idle = V2::connect(server.address());
@@ -170,7 +170,7 @@ fn a_drain_answers_what_is_in_flight_and_says_so() {
 
 #[test]
 fn a_draining_server_accepts_no_more() {
-    let (folder, mut server) = slow("3s");
+    let (folder, mut server) = slow("6s");
     let mut v1 = V1::connect(server.address());
     v1.get(1, 0, 8);
     await_in_flight(&folder, 1);

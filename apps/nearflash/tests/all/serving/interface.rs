@@ -88,6 +88,7 @@ fn stops_in_order(mut server: Server) {
 fn where_io_uring_is_refused_epoll_serves_and_says_what_is_lost() {
     let server = start_without_io_uring("mem:8MiB".to_owned(), &["--workers", "2"]);
     exercise(&server);
+    server.await_log("io_uring is forbidden here");
     let log = server.log();
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains("warning")).collect();
     assert_eq!(warnings.len(), 1, "one line, whatever the number of workers: {log}");

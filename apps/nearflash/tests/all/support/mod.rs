@@ -21,7 +21,7 @@ mod v2;
 
 pub(crate) use browser::Browser;
 pub(crate) use dice::{Dice, kills};
-pub(crate) use load::{await_load, faultless, loading, result, verifying};
+pub(crate) use load::{await_load, faultless, loading, long_enough, result, verifying};
 pub(crate) use nbd::Nbd;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};

@@ -149,11 +149,16 @@ impl Place {
         peers
     }
 
-    /// Returns the sorted addresses of the clients of all connections; empty if the server does not
-    /// answer.
+    /// Returns the sorted addresses of the clients of all connections, as soon as the server
+    /// answers.
     pub(crate) fn peers(&self) -> Vec<String> {
-        let Ok(list) = self.client().connections() else { return Vec::new() };
-        let mut peers: Vec<String> = list.connections.into_iter().map(|one| one.peer).collect();
+        let mut list = None;
+        wait_until("an answer", PATIENCE, || {
+            list = self.client().connections().ok();
+            list.is_some()
+        });
+        let all = list.expect("it was awaited").connections;
+        let mut peers: Vec<String> = all.into_iter().map(|one| one.peer).collect();
         peers.sort();
         peers
     }

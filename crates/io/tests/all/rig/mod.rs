@@ -56,6 +56,9 @@ macro_rules! over_tls {
     };
 }
 
+/// Time limit for anything that works, on a very busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) fn buf(bytes: usize) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
@@ -94,7 +97,7 @@ impl<N: Network> End<N> {
     /// Runs turns until an event comes for which `wanted` returns a value, and returns that value.
     /// Buffers of received bytes go back to the sockets; other events are ignored.
     pub(crate) fn await_event<R>(&mut self, wanted: impl Fn(&NetEvent) -> Option<R>) -> R {
-        let end = self.clock.now() + Duration::from_secs(60);
+        let end = self.clock.now() + PATIENCE;
         while self.clock.now() < end {
             let mut found = None;
             for event in self.turn() {
