@@ -20,8 +20,9 @@ use crate::mailboxes::MailSender;
 use crate::sizing::{Sizing, SizingStep, WorkerLoad};
 use crate::tenants::Tenants;
 
-/// Maximum time for a worker to answer a command: much longer than a move takes.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum time for a worker to answer a command: much longer than a move takes, and longer than a
+/// busy machine lets a worker wait for a processor.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time during which the sizing does nothing after an operator has added or retired a worker.
 const OPERATORS_TURN: Duration = Duration::from_secs(60);

@@ -8,12 +8,12 @@
 use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use wire::packets::{PacketHead, PacketHelloBody, PacketKind};
 
 use crate::Error;
+use crate::taken::Ports;
 
 /// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
 /// limits may make them smaller.
@@ -26,33 +26,22 @@ const WORKER_AT: usize = offset_of!(PacketHead, association) + 3;
 /// lowest bit of a cookie is always set, so this is not its first byte.)
 const CHANCE_AT: usize = size_of::<PacketHead>() + offset_of!(PacketHelloBody, cookie) + 1;
 
-/// Maximum number of further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel
-/// frees the sockets of a killed server a moment after its end, with its ring.
-const BIND_TRIES: u32 = 50;
-const BIND_PAUSE: Duration = Duration::from_millis(20);
-
 /// Returns a socket that receives packets at `address`, the first of a group. Fails if another
 /// socket has the address. Later, sockets of the same user may [join] the group.
 pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
-    let fail = |e: rustix::io::Errno| {
-        let hint = match e {
-            rustix::io::Errno::ADDRINUSE => " (is another server running there?)",
-            rustix::io::Errno::ACCESS => " (ports below 1024 need a privilege)",
-            rustix::io::Errno::ADDRNOTAVAIL => " (no interface has this address)",
+    let said = |e: std::io::Error| {
+        let hint = match e.kind() {
+            std::io::ErrorKind::AddrInUse => " (is another server running there?)",
+            std::io::ErrorKind::PermissionDenied => " (ports below 1024 need a privilege)",
+            std::io::ErrorKind::AddrNotAvailable => " (no interface has this address)",
             _ => "",
         };
         Error::system(format!("cannot receive packets at {address}{hint}"), e)
     };
+    let fail = |e: rustix::io::Errno| said(e.into());
     let socket = socket_of(address).map_err(fail)?;
-    let mut bound = rustix::net::bind(&socket, &address);
-    for _ in 0..BIND_TRIES {
-        if bound != Err(rustix::io::Errno::ADDRINUSE) {
-            break;
-        }
-        std::thread::sleep(BIND_PAUSE);
-        bound = rustix::net::bind(&socket, &address);
-    }
-    bound.map_err(fail)?;
+    let bind = || rustix::net::bind(&socket, &address).map_err(std::io::Error::from);
+    Ports::Udp.bind(address.port(), bind).map_err(said)?;
     // Only now, so that another server's address was refused.
     share(&socket).map_err(fail)?;
     let address = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from).map_err(fail)?;
@@ -210,6 +199,8 @@ fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::i
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

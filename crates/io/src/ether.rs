@@ -33,9 +33,18 @@ const CLIENT_PORTS: u16 = 0x8000;
 const CLIENT_TRIES: usize = 16;
 
 /// Maximum number of repetitions, `PAUSE` apart, of an attempt that fails because the kernel has
-/// not freed the sockets of a killed server yet.
+/// not freed the descriptors of a killed server yet.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Maximum number of repetitions, `PAUSE` apart, of an attempt that fails because of what the kernel
+/// frees with a killed server's ring. On a busy machine that takes seconds.
+const TRIES_OF_RING: u32 = 200;
+
+/// Maximum number of repetitions, `MEMORY_PAUSE` apart, of an attempt for which the system has no
+/// memory at the moment.
+const MEMORY_TRIES: u32 = 8;
+const MEMORY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Size of a socket's receive buffer, and of its send buffer, in the kernel, in bytes. The system's
 /// limits may make them smaller.
@@ -177,13 +186,44 @@ impl Patience {
     /// fails because something is still in use (`EADDRINUSE` or `EBUSY`).
     pub(crate) fn attempt<T>(
         self,
+        attempt: impl FnMut() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        self.repeat(TRIES, PAUSE, &[libc::EADDRINUSE, libc::EBUSY], attempt)
+    }
+
+    /// Makes an attempt to take what the kernel frees with a killed server's ring. One that waits
+    /// repeats it for some seconds while that is still in use (`EBUSY`).
+    pub(crate) fn attempt_after_ring<T>(
+        self,
+        attempt: impl FnMut() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        self.repeat(TRIES_OF_RING, PAUSE, &[libc::EBUSY], attempt)
+    }
+
+    /// Makes an attempt that takes memory. One that waits repeats it for some seconds while the
+    /// system has too little, such as until it frees a killed server's.
+    pub(crate) fn attempt_for_memory<T>(
+        self,
+        attempt: impl FnMut() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let passing = [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
+        self.repeat(MEMORY_TRIES, MEMORY_PAUSE, &passing, attempt)
+    }
+
+    /// Makes the attempt. One that waits repeats it up to `tries` times, `pause` apart, while it
+    /// fails with one of the errors `passing`.
+    fn repeat<T>(
+        self,
+        tries: u32,
+        pause: Duration,
+        passing: &[i32],
         mut attempt: impl FnMut() -> std::io::Result<T>,
     ) -> std::io::Result<T> {
-        let waits = if self == Patience::Waits { TRIES } else { 0 };
+        let waits = if self == Patience::Waits { tries } else { 0 };
         for _ in 0..waits {
             match attempt() {
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EBUSY)) => {
-                    std::thread::sleep(PAUSE);
+                Err(e) if e.raw_os_error().is_some_and(|errno| passing.contains(&errno)) => {
+                    std::thread::sleep(pause);
                 }
                 result => return result,
             }

@@ -39,6 +39,7 @@ mod sendblock;
 mod sockets;
 mod sockets_config;
 mod spread;
+mod taken;
 mod thrift;
 mod tls;
 pub mod ublk;

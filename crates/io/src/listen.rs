@@ -13,6 +13,7 @@ use rustix::net::sockopt;
 use crate::ether::{self, Door};
 use crate::lane::open::open_card;
 use crate::lane::xdp::card::CardSocket;
+use crate::taken::Ports;
 use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
 use crate::{Endpoint, Error, UnixPath};
@@ -55,11 +56,6 @@ impl TcpOptions {
         }
     }
 }
-
-/// Maximum number of further attempts to bind a port that is in use, `BIND_PAUSE` apart. The kernel
-/// frees the listeners of a killed server a moment after its end, with its ring.
-const BIND_TRIES: u32 = 50;
-const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// A socket, bound to an address, that accepts connections or receives packets.
 #[derive(Debug)]
@@ -128,14 +124,7 @@ impl Listener {
             };
             Error::system(format!("cannot listen on {address}{hint}"), e)
         };
-        let mut listener = TcpListener::bind(address);
-        for _ in 0..BIND_TRIES {
-            if !matches!(&listener, Err(e) if e.kind() == std::io::ErrorKind::AddrInUse) {
-                break;
-            }
-            std::thread::sleep(BIND_PAUSE);
-            listener = TcpListener::bind(address);
-        }
+        let listener = Ports::Tcp.bind(address.port(), || TcpListener::bind(address));
         let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         if let Some(name) = &options.congestion {

@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// The time without success after which busy connections are no longer asked to move. Connections
 /// that stay will end, so a busy machine gets this much time.
-const UNMOVED_MAX: Duration = Duration::from_secs(1);
+const UNMOVED_MAX: Duration = Duration::from_secs(4);
 
 /// The connections on their way from this process's workers to the successor.
 pub(super) struct Departures<'a> {

@@ -72,14 +72,14 @@ impl CardSocket {
                  expected one that leaves them, as after `ethtool -K INTERFACE rxvlan off`",
             ));
         }
-        let opened = match CardSocket::attempt(door, mode, true) {
+        let opened = || match CardSocket::attempt(door, mode, true) {
             // Kernels before 6.6 know no frames of several pieces.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                 CardSocket::attempt(door, mode, false)
             }
             result => result,
         };
-        opened.map_err(|e| {
+        door.patience.attempt_for_memory(opened).map_err(|e| {
             let hint = match e.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => {
                     " (AF_XDP needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF)"
@@ -203,7 +203,7 @@ fn bind(socket: &OwnedFd, door: &Door, mode: Mode, has_pieces: bool) -> io::Resu
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
     };
-    door.patience.attempt(|| {
+    door.patience.attempt_after_ring(|| {
         // SAFETY: the kernel reads the address, which outlives the call.
         let result = unsafe {
             let bytes = size_of_val(&address) as libc::socklen_t;

@@ -15,12 +15,13 @@ use super::super::step::{STEP_MAX, step_with};
 use super::super::talk::Over;
 use super::Departures;
 
-/// The time limit for the connections of one controller to become quiet together.
-const GATHER_MAX: Duration = Duration::from_secs(1);
+/// The time limit for the connections of one controller to become quiet together. A host whose
+/// controller stays connects again, so a busy machine gets this much time.
+const GATHER_MAX: Duration = Duration::from_secs(4);
 
 /// The time limit for handing over all controllers. The hosts of the remaining controllers
 /// reconnect.
-const GIVING_MAX: Duration = Duration::from_secs(10);
+const GIVING_MAX: Duration = Duration::from_secs(20);
 
 /// The interval at which controllers that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
