@@ -18,6 +18,9 @@
 //! writes change are committed by fsync, by the last release, and by
 //! [`FileSystem::flush_attributes`], which the caller calls every few seconds.
 //!
+//! [`FileSystem::extent`] gives the range of virtual space that a whole file has, so that the file can
+//! be exported as a device while nobody changes the file system.
+//!
 //! There is no journal, and nothing to repair after a crash (docs/explanation/contiguous-files.md).
 //! This crate deliberately leaves out clocks, permissions (the kernel's `default_permissions`
 //! checks them), caches of data, and the device.
@@ -33,6 +36,7 @@ mod chores;
 mod entries;
 mod errno;
 mod error;
+mod extent;
 pub mod layout;
 mod ledger;
 mod load;
@@ -48,6 +52,7 @@ mod words;
 
 pub use errno::Errno;
 pub use error::Error;
+pub use extent::{Extent, NoExtent, parts};
 pub use load::Faults;
 pub use media::Pages;
 pub use mount::{Checked, Settings, Shape, check, create, mount, settle};

@@ -7,7 +7,9 @@
 mod accounts;
 mod complaints;
 mod duty;
+mod files;
 mod interface;
+mod medium;
 mod orders;
 mod places;
 mod plan;
@@ -15,7 +17,9 @@ mod sessions;
 mod volumes;
 
 pub use accounts::Accounts;
+pub use files::Files;
 pub use interface::{Chosen, Way};
+pub use medium::{Medium, fill_commit, read_files};
 pub use orders::{DiskOrder, Inbox, Order, Orders};
 pub use places::{Disk, Places};
 pub use plan::Plan;

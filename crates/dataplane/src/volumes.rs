@@ -17,6 +17,7 @@ use ftl::layout::PAGE_BYTES;
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, Ring, Waker, carve};
 
+use crate::files::Files;
 use translated::Translated;
 pub use translated::TranslatedQueue;
 pub use translated::{
@@ -33,6 +34,7 @@ pub struct Volume {
     storage: Storage,
     locks: Arc<RangeLocks>,
     spec: Spec,
+    files: Files,
 }
 
 #[derive(Debug)]
@@ -111,7 +113,7 @@ impl Volume {
             }
             _ => RangeLocks::new(),
         };
-        Volume { storage, locks: Arc::new(locks), spec: spec.clone() }
+        Volume { storage, locks: Arc::new(locks), spec: spec.clone(), files: Files::unread() }
     }
 
     /// Opens the device of a spec that another process has open, through the files that it passes
@@ -173,6 +175,16 @@ impl Volume {
     /// Returns the specification from which the device was opened.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// Returns the files of the device.
+    pub fn files_on_it(&self) -> &Files {
+        &self.files
+    }
+
+    /// Returns the device with the files that were found on it.
+    pub(crate) fn with_files(self, files: Files) -> Volume {
+        Volume { files, ..self }
     }
 
     /// Returns true if any request holds a range exclusively, or waits for one.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::options::{FsArgs, FsCommand, MountArgs, UmountArgs};
-use crate::{maintain, serve};
+use crate::{files, maintain, serve};
 
 /// A command about file systems.
 #[derive(Debug, clap::Subcommand)]
@@ -12,7 +12,7 @@ pub enum Command {
     Mount(MountArgs),
     /// Take a mounted file system off, and wait until its volume is closed
     Umount(UmountArgs),
-    /// Make and check file systems of contiguous files
+    /// Make, check and fill file systems of contiguous files
     Fs(FsArgs),
 }
 
@@ -27,6 +27,10 @@ impl Command {
             Command::Umount(args) => serve::umount(args),
             Command::Fs(FsArgs { command }) => match command {
                 FsCommand::Create { spec, files } => maintain::create(spec, *files, print),
+                FsCommand::Allocate { spec, path, size } => {
+                    files::allocate(spec, path, *size, print)
+                }
+                FsCommand::List { spec } => files::list(spec, print),
                 FsCommand::Check { spec } => maintain::check(spec, print),
             },
         }?;
@@ -57,6 +61,8 @@ mod tests {
         assert!(matches!(parse("_ umount /mnt"), Ok(Command::Umount(args)) if !args.detach));
         let create = parse("_ fs create ftl:file:/tmp/v --files 64");
         assert!(matches!(create, Ok(Command::Fs(_))));
+        let allocate = parse("_ fs allocate ftl:file:/tmp/v /vm/disk 20GiB");
+        assert!(matches!(allocate, Ok(Command::Fs(_))));
         assert!(parse("_ fs").is_err() && parse("_ mount ftl:file:/tmp/v").is_err());
     }
 }

@@ -12,10 +12,10 @@
 mod command;
 mod disk;
 mod engine;
+mod files;
 mod gates;
 mod kernel;
 mod maintain;
-mod medium;
 mod options;
 mod serve;
 

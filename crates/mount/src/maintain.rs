@@ -1,10 +1,9 @@
 //! Making and checking a file system.
 
 use contigfs::{Pages, Shape, Time};
+use dataplane::Medium;
 use flash::Spec;
 use io::since_1970;
-
-use crate::medium::Medium;
 
 /// Number of inodes that no file can have.
 const INODES_RESERVED: u32 = 1;
@@ -47,6 +46,13 @@ fn inodes(files: u32) -> Result<u32, String> {
 pub(crate) fn now() -> Time {
     let now = since_1970();
     Time { seconds: now.as_secs() as i64, nanos: now.subsec_nanos() }
+}
+
+/// Returns a number that users cannot guess, for the hash of names.
+pub(crate) fn seed() -> u64 {
+    let mut seed = [0; 8];
+    io::random(&mut seed);
+    u64::from_ne_bytes(seed)
 }
 
 /// Looks for faults in the file system of a volume.

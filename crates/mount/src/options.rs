@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use flash::Spec;
+use flash::{Spec, parse_size};
 
 /// Options of `nearflash mount`.
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub struct FsArgs {
     pub(crate) command: FsCommand,
 }
 
-/// Make and check file systems of contiguous files
+/// Make, check and fill file systems of contiguous files
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum FsCommand {
     /// Make a file system on a volume that has none
@@ -56,6 +56,21 @@ pub(crate) enum FsCommand {
         /// Maximum number of files and folders; a number for the volume's size by default
         #[arg(long, value_name = "NUMBER")]
         files: Option<u32>,
+    },
+    /// Make a file of a size in a file system that is not mounted; it reads as zeroes
+    Allocate {
+        /// Volume: ftl:file:PATH
+        spec: Spec,
+        /// Path in the file system: /vm/disk0.img. Folders that are missing are made
+        path: String,
+        /// Size: 20GiB
+        #[arg(value_parser = parse_size)]
+        size: u64,
+    },
+    /// List the files of a file system that is not mounted: bytes, first byte in the volume, path
+    List {
+        /// Volume: ftl:file:PATH
+        spec: Spec,
     },
     /// Look for faults in the file system of a volume, and change nothing
     Check {

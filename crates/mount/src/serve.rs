@@ -12,15 +12,14 @@ use std::sync::mpsc::Sender;
 
 use contigfs::{FileSystem, Settings};
 use contract::BufPool;
-use dataplane::Volume;
+use dataplane::{Medium, Volume};
 use io::fuse::{Channel, mounted, unmount};
 use io::{SpinPolicy, carve, run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::{BUFFERS, DEPTH, Engine};
-use crate::maintain::now;
-use crate::medium::{Medium, channel};
+use crate::maintain::{now, seed};
 use crate::options::{MountArgs, UmountArgs};
 
 /// The folder of the locks. It ends with the machine's run, and not with a server.
@@ -40,11 +39,9 @@ pub(crate) fn mount(args: &MountArgs, print: &dyn Fn(&str)) -> Result<(), String
     let folder = clear(&args.folder)?;
     let _lock = lock(Path::new(LOCKS), &folder)?;
     let mut medium = Medium::open(&args.spec)?;
-    let mut seed = [0; 8];
-    io::random(&mut seed);
     let settings = Settings {
         commit_pages_max: medium.commit_pages_max(),
-        seed: u64::from_ne_bytes(seed),
+        seed: seed(),
         read_only: args.read_only,
     };
     match contigfs::mount(&mut medium, &settings) {
@@ -140,7 +137,7 @@ fn serve(
     let is_mounted = heed_signals(folder.to_owned())?;
     let file = io::fuse::mount(&name(args), folder, args.read_only);
     let file = file.map_err(|error| error.to_string())?;
-    let channel = Channel::open(file, &ring, channel(), DEPTH);
+    let channel = Channel::open(file, &ring, Medium::other_owner(), DEPTH);
     let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs), volume.chores());
     if let Ok(Some(at)) = mounted(folder)
         && let Err(error) = at.read_ahead()

@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_full_file_is_understood() {
         let config = Config::parse(FULL).unwrap();
-        let spaces = config.spaces(&[Room { place: 0, blocks: 131_072, grows: false }]).unwrap();
+        let spaces = config.spaces(&[Room::of_blocks(131_072)]).unwrap();
         let namespaces = table(&spaces);
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
@@ -461,7 +461,7 @@ mod tests {
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
         )
         .unwrap();
-        let error = config.spaces(&[Room { place: 0, blocks: 2048, grows: false }]).unwrap_err();
+        let error = config.spaces(&[Room::of_blocks(2048)]).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
     }
@@ -471,7 +471,7 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.specs().unwrap().len(), 1);
         assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
-        assert_eq!(config.spaces(&[Room { place: 0, blocks: 8, grows: false }]).unwrap().len(), 1);
+        assert_eq!(config.spaces(&[Room::of_blocks(8)]).unwrap().len(), 1);
     }
 
     fn numbers(text: &str, added: &[u16]) -> Vec<u16> {

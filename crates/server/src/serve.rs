@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use contract::ListenerId;
 use control::{WorkerCommands, WorkerController, WorkerMailbox};
-use dataplane::{Accounts, Chosen, ONE_WORKER, Orders, Places, Plan, Volume};
+use dataplane::{Accounts, Chosen, ONE_WORKER, Orders, Places, Plan, Volume, read_files};
 use io::{Listener, SpinPolicy, Spread, TcpOptions, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -302,7 +302,7 @@ fn plan(
     let mut open = |(n, (name, spec)): (usize, (String, &flash::Spec))| {
         let files = successor.as_mut().and_then(|successor| successor.files(n));
         let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
-        let volume = volume?;
+        let volume = read_files(volume?, config.exports_files_of(&name))?;
         let known = config.known.disks.get(&name).filter(|_| !args.accept_disk.contains(&name));
         volume.check_kept_disk(&name, known)?;
         Ok((name, volume))
@@ -310,11 +310,10 @@ fn plan(
     let named = config.device_names().into_iter().zip(&specs).enumerate();
     let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
     crate::tenancy::expect_chores(&tenants, &named)?;
-    let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
+    // Sizes and files are known now that were not, such as those of block devices.
+    let shared = draft::parts(base, config, &listen, &named, &tenants);
     let storage_epoch = storage_epoch::of(named.iter().map(|(_, volume)| volume));
     let places = Arc::new(Places::of(named));
-    // Sizes are known now that were not, such as those of block devices.
-    let shared = draft::parts(base, config, &listen, &blocks, &tenants);
     let mut shared = shared.map_err(|mistakes| located(args, &mistakes))?;
     shared.storage_epoch = storage_epoch.into();
     if let Some(successor) = successor {

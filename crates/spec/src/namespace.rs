@@ -27,6 +27,10 @@ pub struct Namespace {
     /// Size of the namespace. By default the rest of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
+    /// Path of the file that the namespace is, from the root of the device's file system on, in the
+    /// place of `offset` and `size`. By default the namespace is no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Refuses all writes to the namespace.
     #[serde(default)]
     pub read_only: bool,
@@ -83,6 +87,7 @@ impl Namespace {
             device,
             offset: nothing(),
             size: None,
+            file: None,
             read_only: false,
             uuid: None,
             nth: Nth::default(),
@@ -139,7 +144,20 @@ impl Namespace {
         });
         let name = self.name.as_deref().and_then(|name| check_name(name).err());
         let name = name.map(|error| ("name", error));
-        number.into_iter().chain(name).chain(self.uuid_bytes().err()).collect()
+        let uuid = self.uuid_bytes().err();
+        number.into_iter().chain(name).chain(uuid).chain(self.file_beside_range()).collect()
+    }
+
+    /// Returns the mistake of a namespace that is a file and has a range as well.
+    fn file_beside_range(&self) -> Option<Mistake> {
+        let file = self.file.as_ref()?;
+        let key = match (&self.size, self.first_block()) {
+            (Some(_), _) => "size",
+            (None, Ok(0)) => return None,
+            (None, _) => "offset",
+        };
+        let error = format!("the file {file:?} says where it lies; leave `{key}` out");
+        Some((key, error))
     }
 }
 
@@ -181,5 +199,21 @@ mod tests {
         let keys: Vec<&str> = bad.validate().iter().map(|mistake| mistake.0).collect();
         assert_eq!(keys, ["number", "name", "uuid"]);
         assert_eq!(bad.first_block().unwrap_err().0, "offset");
+    }
+
+    #[test]
+    fn a_file_says_where_it_lies() {
+        let read = |more: &str| {
+            let text = format!("device = \"d\"\nfile = \"/disk\"\n{more}");
+            toml::from_str::<Namespace>(&text).unwrap().validate()
+        };
+        assert_eq!((read(""), read("offset = 0")), (vec![], vec![]));
+        for (more, key) in [("size = \"1MiB\"", "size"), ("offset = \"1MiB\"", "offset")] {
+            let found = read(more);
+            assert!(
+                matches!(&found[..], [(at, why)] if *at == key && why.contains("leave")),
+                "{key}"
+            );
+        }
     }
 }

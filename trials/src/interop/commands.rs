@@ -99,6 +99,8 @@ const WALK: &[(&str, Expected)] = &[
     ("ftl show ftl:file:DIR/flash", Done("")),
     ("ftl create ftl:file:DIR/files?size=1GiB", Done("")),
     ("fs create ftl:file:DIR/files", Done("files")),
+    ("fs allocate ftl:file:DIR/files /vm/disk 8MiB", Done("/vm/disk")),
+    ("fs list ftl:file:DIR/files", Done("/vm/disk")),
     ("fs check ftl:file:DIR/files", Done("faults: 0")),
     ("mount ftl:file:DIR/files DIR/missing", Refused("cannot mount at")),
     ("umount /", Refused("no file system of nearflash")),

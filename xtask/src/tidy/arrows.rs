@@ -42,6 +42,7 @@ const RULES: &[(&str, &[&str])] = &[
     (
         "nearflash-dataplane",
         &[
+            "nearflash-contigfs",
             "nearflash-contract",
             "nearflash-proto",
             "nearflash-qos",

@@ -8,6 +8,7 @@ mod serving {
     mod access;
     mod bad_input;
     mod ether;
+    mod exported;
     mod faults;
     mod interface;
     mod library;

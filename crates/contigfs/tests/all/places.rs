@@ -189,3 +189,30 @@ fn what_cuts_or_clears_a_file_waits_for_its_writes() {
         world.settle();
     }
 }
+
+#[test]
+fn a_path_names_the_range_of_a_file() {
+    let mut world = World::new(ROOMY, 5);
+    let folder = Operation::Make { parent: ROOT, name: b"vm", mode: S_IFDIR, rdev: 0 };
+    let Ok(Answer::Entry(folder)) = world.apply(folder) else { panic!("it is made") };
+    let file = Operation::Make { parent: folder.ino, name: b"disk", mode: S_IFREG, rdev: 0 };
+    let Ok(Answer::Entry(file)) = world.apply(file) else { panic!("it is made") };
+    let link = Operation::Symlink { parent: ROOT, name: b"link", target: b"vm" };
+    world.apply(link).unwrap();
+    assert_eq!(world.system.extent("/vm/disk"), Err(NoExtent::Empty));
+    world.write(file.ino, 8192, &[7; 100]).unwrap();
+    world.settle();
+    let extent = Extent { at: place(&world, file.ino), bytes: 8292 };
+    assert_eq!(world.system.extent("/vm/disk"), Ok(extent));
+    assert_eq!(world.disk.read_bytes(extent.at + 8192, 100), [7; 100]);
+    let refused = |path: &str| world.system.extent(path).unwrap_err();
+    for path in ["", "/", "vm/disk", "//vm", "/vm/", "/vm/./disk", "/vm/../vm/disk", "/vm\0"] {
+        assert_eq!(refused(path), NoExtent::Path, "{path:?}");
+    }
+    assert_eq!(refused("/vm"), NoExtent::Directory);
+    assert_eq!(refused("/vm/none/disk"), NoExtent::Missing("/vm/none".to_owned()));
+    assert_eq!(refused("/vm/disk/more"), NoExtent::NoDirectory("/vm/disk".to_owned()));
+    for path in ["/link", "/link/disk"] {
+        assert_eq!(refused(path), NoExtent::Link("/link".to_owned()), "{path}");
+    }
+}

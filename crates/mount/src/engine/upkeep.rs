@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use contigfs::{Chore, Errno, Move, Until, Work};
 use contract::{Buf, COMMIT_PAGE_BYTES, Command, Device, Instant, REQUEST_BYTES_MAX, Status};
+use dataplane::fill_commit;
 
 use super::core::Core;
 use super::task::{Deed, PAGE_BYTES, Pending, Task, pages};
 use super::translate::failed;
 use crate::gates::Pass;
 use crate::kernel::Kernel;
-use crate::medium::fill_commit;
 
 /// The longest time for which a change of size or time stays in memory alone.
 const FLUSH_PERIOD: Duration = Duration::from_secs(5);

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use contract::{BLOCK_BYTES, NamespaceId};
+use dataplane::Files;
 use spec::{Device, Mistake};
 use worker::{Namespace, Namespaces};
 
 use super::{Config, Mistakes};
 
 /// The room that a device has for namespaces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Room {
     /// The index of the device in the server's table of devices.
     pub(crate) place: usize,
@@ -17,6 +18,16 @@ pub(crate) struct Room {
     pub(crate) blocks: u64,
     /// `true` if the device grows when a namespace needs that.
     pub(crate) grows: bool,
+    /// The files on the device.
+    pub(crate) files: Files,
+}
+
+impl Room {
+    /// Returns the room of the first device, which has so many blocks and does not grow. Its files
+    /// are not seen yet.
+    pub(crate) fn of_blocks(blocks: u64) -> Room {
+        Room { place: 0, blocks, grows: false, files: Files::Unseen }
+    }
 }
 
 /// A namespace of a server.
@@ -25,6 +36,8 @@ pub(crate) struct Space {
     pub(crate) number: NamespaceId,
     pub(crate) name: String,
     pub(crate) uuid: Option<[u8; 16]>,
+    /// The path of the file that the namespace is; `None` for another range of its device.
+    pub(crate) file: Option<String>,
     pub(crate) place: Namespace,
 }
 
@@ -34,16 +47,19 @@ impl Space {
         self.place.first + self.place.blocks
     }
 
-    /// Returns the specification of the namespace on `device`, with every key present.
+    /// Returns the specification of the namespace on `device`, with every key present. A file says
+    /// where it lies each time that its device is opened.
     pub(crate) fn spec(&self, device: &str) -> spec::Namespace {
+        let is_file = self.file.is_some();
         let Namespace { first, blocks, read_only, .. } = self.place;
         let bytes = |blocks: u64| format!("{}B", blocks * BLOCK_BYTES as u64);
         let whole = spec::Namespace::whole(device.to_owned());
         spec::Namespace {
             name: Some(self.name.clone()),
             number: Some(self.number.0),
-            offset: if first == 0 { whole.offset.clone() } else { bytes(first) },
-            size: Some(bytes(blocks)),
+            offset: if first == 0 || is_file { whole.offset.clone() } else { bytes(first) },
+            size: (!is_file).then(|| bytes(blocks)),
+            file: self.file.clone(),
             read_only,
             uuid: self.uuid.as_ref().map(spec::Namespace::uuid_text),
             ..whole
@@ -142,12 +158,43 @@ impl Config {
                 mistaken(key, error);
                 Namespace { device: 0, first: 0, blocks: 8, read_only: config.read_only }
             });
+            if let Err((key, error)) = self.check_beside_files(config, &names, rooms) {
+                mistaken(key, error);
+            }
             numbers.insert(number, spaces.len());
             named.entry(name.clone()).or_insert(number);
-            spaces.push(Space { number: NamespaceId(number), name, uuid, place });
+            let file = config.file.clone();
+            spaces.push(Space { number: NamespaceId(number), name, uuid, file, place });
         }
         spaces.sort_by_key(|space| space.number);
         spaces
+    }
+
+    /// Returns `true` if a namespace is a file of the device of this name.
+    pub(crate) fn exports_files_of(&self, device: &str) -> bool {
+        self.namespace.iter().any(|one| one.file.is_some() && one.device == device)
+    }
+
+    /// Checks that a namespace cannot write beside the files of a device: to the metadata of its
+    /// file system, or to files that nobody exports.
+    fn check_beside_files(
+        &self,
+        config: &spec::Namespace,
+        names: &[String],
+        rooms: &[Room],
+    ) -> Result<(), Mistake> {
+        let device = &config.device;
+        let room = names.iter().position(|name| name == device).map(|at| &rooms[at]);
+        let has_files =
+            room.is_some_and(|room| room.files.are_read()) || self.exports_files_of(device);
+        if !has_files || config.file.is_some() || config.read_only {
+            return Ok(());
+        }
+        let error = format!(
+            "device {device:?} serves files, and this namespace could overwrite their file system; name \
+             a `file`, or make it `read_only`"
+        );
+        Err(("read_only", error))
     }
 }
 
@@ -158,8 +205,16 @@ fn range(config: &spec::Namespace, names: &[String], rooms: &[Room]) -> Result<N
         let known = names.join(", ");
         ("device", format!("there is no device {:?}; there are: {known}", config.device))
     })?;
+    let read_only = config.read_only;
+    if let Some(file) = &config.file {
+        let Room { place: device, blocks: all, files, .. } = &rooms[device];
+        let found = files.blocks(file).map_err(|error| ("file", format!("file {file:?}: {error}")));
+        // Before the device is open, no size is known.
+        let (first, blocks) = found?.unwrap_or((0, *all));
+        return Ok(Namespace { device: *device, first, blocks, read_only });
+    }
     let first = config.first_block()?;
-    let Room { place: device, blocks, grows } = rooms[device];
+    let &Room { place: device, blocks, grows, .. } = &rooms[device];
     let rest = blocks.saturating_sub(first);
     let size = config.blocks()?.unwrap_or(rest);
     if size == 0 || size > rest && !grows {
@@ -171,18 +226,18 @@ fn range(config: &spec::Namespace, names: &[String], rooms: &[Room]) -> Result<N
         );
         return Err((key, error));
     }
-    Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
+    Ok(Namespace { device, first, blocks: size, read_only })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ROOM: Room = Room { place: 0, blocks: 131_072, grows: false };
+    const BLOCKS: u64 = 131_072;
 
     fn spaces(text: &str) -> Result<Vec<Space>, Mistakes> {
         let device = "[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n";
-        Config::parse(&format!("{device}{text}")).unwrap().spaces(&[ROOM])
+        Config::parse(&format!("{device}{text}")).unwrap().spaces(&[Room::of_blocks(BLOCKS)])
     }
 
     #[test]
@@ -214,12 +269,35 @@ mod tests {
     }
 
     #[test]
+    fn beside_files_nobody_writes() {
+        let file = "[[namespace]]\ndevice = \"d\"\nfile = \"/disk\"\n";
+        let beside = |more: &str| spaces(&format!("{file}[[namespace]]\ndevice = \"d\"\n{more}"));
+        let said = beside("").unwrap_err().to_string();
+        assert!(
+            said.contains("overwrite their file system") && said.contains("namespace 2"),
+            "{said}"
+        );
+        let found = beside("read_only = true\n").unwrap();
+        assert_eq!(found[0].file.as_deref(), Some("/disk"));
+        let again = found[0].spec("d");
+        assert_eq!((again.file.as_deref(), again.size, &*again.offset), (Some("/disk"), None, "0"));
+        let why = Files::Unread("no files are here".to_owned());
+        let config = format!("[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n{file}");
+        let refused = Config::parse(&config)
+            .unwrap()
+            .spaces(&[Room { files: why, ..Room::of_blocks(BLOCKS) }]);
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("\"/disk\": no files are here"), "{said}");
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         let uuid = Some(*b"0123456789abcdef");
         let place = Namespace { device: 0, first: 8, blocks: 24, read_only: true };
-        let one = Space { number: NamespaceId(3), name: "x".to_owned(), uuid, place };
+        let (number, name) = (NamespaceId(3), "x".to_owned());
+        let one = Space { number, name, uuid, file: None, place };
         let config = one.spec("d");
-        assert_eq!(range(&config, &["d".to_owned()], &[ROOM]), Ok(one.place));
+        assert_eq!(range(&config, &["d".to_owned()], &[Room::of_blocks(BLOCKS)]), Ok(one.place));
         assert_eq!(config.uuid_bytes(), Ok(one.uuid));
     }
 }

@@ -95,7 +95,8 @@ fn with_the_rest<'a>(
 ) -> impl Iterator<Item = &'a Space> {
     let said =
         move |number: u16| config.namespace.iter().find(move |one| one.number == Some(number));
-    let has_rest = move |space: &&Space| said(space.number.0).is_some_and(|one| one.size.is_none());
+    let is_rest = |one: &spec::Namespace| one.size.is_none() && one.file.is_none();
+    let has_rest = move |space: &&Space| said(space.number.0).is_some_and(is_rest);
     spaces.iter().filter(move |space| space.place.device == device).filter(has_rest)
 }
 

@@ -54,7 +54,7 @@ impl Namespaces<'_> {
             let first = self.find_room(world, device, blocks)?;
             let place = Namespace { device, first, blocks, read_only: wanted.read_only };
             let (name, uuid) = (wanted.name.clone(), Some(io::random_uuid()));
-            self.set(world, changes, &Space { number, name, uuid, place });
+            self.set(world, changes, &Space { number, name, uuid, file: None, place });
             if let Some(nqns) = &wanted.subsystems {
                 export(world, changes, number, nqns)?;
             }

@@ -52,6 +52,13 @@ impl Namespaces<'_> {
 /// Checks that a namespace can have this many blocks.
 fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result<(), Problem> {
     let now = space.place.blocks;
+    if let (Some(file), true) = (&space.file, blocks != now) {
+        return Err(invalid(format!(
+            "namespace {:?} is the file {file}, whose size stays while it is served: stop the server, \
+             mount the file system, and change the file (`truncate`)",
+            space.name
+        )));
+    }
     if blocks < now && !shrink {
         return Err(shrinks(space));
     }

@@ -219,7 +219,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
     drop(live);
     let bytes = std::fs::metadata(&disk).unwrap().len();
     let (_, changes) = Store::open(&state, false).unwrap();
-    let room = Room { place: 0, blocks: bytes / 512, grows: false };
+    let room = Room::of_blocks(bytes / 512);
     let spaces = changes.made_to(&Config::parse(&config).unwrap()).spaces(&[room]).unwrap();
     let namespaces = spaces.iter().map(|one| (one.name.clone(), one.place.blocks * 512)).collect();
     Grown { is_done, is_over, bytes, namespaces }

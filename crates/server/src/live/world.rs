@@ -44,7 +44,8 @@ impl World {
         let room = |name: &String| {
             let Disk { place, volume, .. } =
                 ground.places.find(name).ok_or_else(|| format!("there is no device {name:?}"))?;
-            Ok(Room { place, blocks: volume.blocks(), grows: grow && volume.can_grow() })
+            let (blocks, grows) = (volume.blocks(), grow && volume.can_grow());
+            Ok(Room { place, blocks, grows, files: volume.files_on_it().clone() })
         };
         let names = config.device_names();
         let rooms = names.iter().map(room).collect::<Result<Vec<Room>, String>>()?;
@@ -135,7 +136,8 @@ mod tests {
 
     fn space(number: u16, first: u64, blocks: u64) -> Space {
         let place = Namespace { device: 0, first, blocks, read_only: false };
-        Space { number: NamespaceId(number), name: format!("ns{number}"), uuid: None, place }
+        let name = format!("ns{number}");
+        Space { number: NamespaceId(number), name, uuid: None, file: None, place }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use contract::{Device, Geometry, NamespaceId};
 use control::Tenants;
-use dataplane::{Places, Volume};
+use dataplane::{Files, Places, Volume};
 use flash::{Null, Source, Spec};
 use io::{Clock, Endpoint};
 use worker::{Fences, Limits, Listeners, Parts};
@@ -272,24 +272,28 @@ fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mu
     }
 }
 
-/// Builds the parts that all workers share, over devices of these sizes (in blocks).
+/// Builds the parts that all workers share, over open devices.
 ///
 /// # Errors
-/// The configuration does not fit devices of these sizes.
+/// The configuration does not fit the devices.
 pub(super) fn parts(
     base: &Config,
     config: &Config,
     listen: &[ListenAt],
-    blocks: &[u64],
+    volumes: &[(String, Volume)],
     tenants: &Tenants,
 ) -> Result<Parts, Mistakes> {
-    let rooms: Vec<Room> = rooms(blocks).collect();
+    let blocks: Vec<u64> = volumes.iter().map(|(_, volume)| volume.blocks()).collect();
+    let files = volumes.iter().map(|(_, volume)| volume.files_on_it().clone());
+    let room = |(room, files): (Room, Files)| Room { files, ..room };
+    let rooms: Vec<Room> = rooms(&blocks).zip(files).map(room).collect();
     Mistakes::collect(|mistakes| parts_or(base, config, listen, &rooms, tenants, mistakes).0)
 }
 
-/// Returns the room for namespaces on each device, given the devices' sizes in blocks.
+/// Returns the room for namespaces on each device, given the devices' sizes in blocks. Their files
+/// are not seen yet.
 fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
-    blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
+    blocks.iter().enumerate().map(|(place, blocks)| Room { place, ..Room::of_blocks(*blocks) })
 }
 
 /// Returns `true` if a device is a file whose size is known before it is opened.

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 
 use super::volume::FileVolume;
-use crate::support::Dice;
+use crate::support::{Dice, Launch, V2, pattern};
 
 #[test]
 fn programs_use_files_as_ever() {
@@ -279,5 +279,45 @@ fn a_file_is_what_calls_of_all_kinds_made_it() {
         volume.mount();
         assert!(fs::read(&path).unwrap() == model, "round {round}, mounted again");
     }
+    volume.unmount();
+}
+
+/// A file is written by programs, then by clients of a server, then read by programs.
+#[test]
+fn programs_and_clients_of_a_server_have_the_same_file() {
+    let Some(mut volume) = FileVolume::new() else { return };
+    volume.mount();
+    let blocks = 4096;
+    let own = pattern(0, blocks, 1);
+    fs::create_dir(volume.path("vm")).unwrap();
+    fs::write(volume.path("vm/disk"), &own).unwrap();
+    fs::write(volume.path("odd"), [1; 1000]).unwrap();
+    fs::write(volume.path("empty"), "").unwrap();
+    File::open(volume.path("vm/disk")).unwrap().sync_all().unwrap();
+    volume.unmount();
+    let launch = |file: &str| {
+        Launch::config(&format!(
+            "[[device]]\nname = \"d\"\nspec = \"{}\"\n\
+             [[namespace]]\ndevice = \"d\"\nfile = \"{file}\"\n",
+            volume.spec()
+        ))
+    };
+    for (file, advice) in [("/odd", "truncate --size 1024"), ("/empty", "the file is empty")] {
+        let (_, said) = launch(file).fail();
+        assert!(said.contains(advice), "{file}: {said}");
+    }
+    let mut server = launch("/vm/disk").start();
+    let mut client = V2::connect(server.address());
+    assert!(client.read_blocks(0, 1024) == own[..1024 * 512], "what programs wrote");
+    let theirs = pattern(77, 100, 2);
+    client.write_blocks(77, &theirs, true);
+    let said = volume.refused(&["mount", volume.spec(), &volume.folder().display().to_string()]);
+    assert!(said.contains("is in use"), "{said}");
+    server.terminate();
+    assert!(server.wait().success());
+    volume.mount();
+    let mut expected = own;
+    expected[77 * 512..][..theirs.len()].copy_from_slice(&theirs);
+    assert!(fs::read(volume.path("vm/disk")).unwrap() == expected, "what clients wrote");
     volume.unmount();
 }

@@ -306,7 +306,7 @@ fn meaning(text: &str) -> String {
         })
         .collect();
     let mut mistakes = Mistakes::default();
-    let rooms = [Room { place: 0, blocks: 1 << 21, grows: false }];
+    let rooms = [Room::of_blocks(1 << 21)];
     let devices: Vec<_> = config
         .all_devices()
         .iter()

@@ -1,15 +1,18 @@
 //! A volume that does not serve yet, or not any more: its pages by calls that wait.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use contigfs::{Image, Pages};
+use contigfs::{Image, Pages, Settings};
 use contract::{
     BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, Completion, Device, REQUEST_BYTES_MAX, Range,
     SizeClass, SlotTable, Status, Submission,
 };
-use dataplane::{AnyDevice, Through, Volume};
-use flash::{Decorated, Spec};
+use flash::{Decorated, Source, Spec};
 use io::{Clock, Owner, Reactor, Ring, carve};
+
+use crate::files::Files;
+use crate::volumes::{AnyDevice, Through, Volume};
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = COMMIT_PAGE_BYTES;
@@ -20,13 +23,8 @@ const DISCARD_PAGES_MAX: u64 = 1 << 18;
 /// The number of the volume among the devices of the ring.
 const DEVICE: usize = 0;
 
-/// The owner of the completions of the kernel's channel.
-pub(crate) fn channel() -> Owner {
-    Owner::device(DEVICE + 1)
-}
-
 /// An opened volume, with the one queue to it.
-pub(crate) struct Medium {
+pub struct Medium {
     volume: Volume,
     device: Decorated<AnyDevice>,
     ring: Ring,
@@ -40,8 +38,15 @@ impl Medium {
     ///
     /// # Errors
     /// Says what is wrong with the volume, and what to do.
-    pub(crate) fn open(spec: &Spec) -> Result<Medium, String> {
-        let volume = Volume::open(spec)?;
+    pub fn open(spec: &Spec) -> Result<Medium, String> {
+        Medium::of(Volume::open(spec)?)
+    }
+
+    /// Opens the queue to a volume that serves nobody.
+    ///
+    /// # Errors
+    /// Says what the volume lacks, and what to do. The volume is closed.
+    pub fn of(volume: Volume) -> Result<Medium, String> {
         let ring = Ring::new().map_err(|error| error.to_string())?;
         let device = volume.open_queue(&Through::Ring(&ring), DEVICE, 0)?;
         if device.geometry().commit_pages_max == 0 {
@@ -56,18 +61,23 @@ impl Medium {
         Ok(Medium { volume, device, ring, clock: Clock::start(), buf, slots: SlotTable::new(1) })
     }
 
+    /// Returns an owner of completions of the ring that is not the volume.
+    pub fn other_owner() -> Owner {
+        Owner::device(DEVICE + 1)
+    }
+
     /// Returns the maximum number of pages of a commit.
-    pub(crate) fn commit_pages_max(&self) -> usize {
+    pub fn commit_pages_max(&self) -> usize {
         usize::from(self.device.geometry().commit_pages_max)
     }
 
     /// Returns the volume and its queue, to serve.
-    pub(crate) fn into_parts(self) -> (Volume, Decorated<AnyDevice>, Ring, Clock) {
+    pub fn into_parts(self) -> (Volume, Decorated<AnyDevice>, Ring, Clock) {
         (self.volume, self.device, self.ring, self.clock)
     }
 
     /// Closes the volume in order.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         let (volume, device, ..) = self.into_parts();
         drop(device);
         volume.close();
@@ -77,7 +87,7 @@ impl Medium {
     ///
     /// # Errors
     /// The status of the volume.
-    pub(crate) fn flush(&mut self) -> Result<(), Status> {
+    pub fn flush(&mut self) -> Result<(), Status> {
         self.run(Command::Flush, |_| ())?;
         Ok(())
     }
@@ -110,6 +120,42 @@ impl Medium {
             self.ring.enter(wait);
         }
     }
+}
+
+/// Reads the file system on a device if namespaces are files of it. No worker may have the device
+/// open. Without a file system, the reason is kept for whoever asks for a file.
+///
+/// # Errors
+/// The device cannot be read at all. It is closed.
+pub fn read_files(volume: Volume, are_wanted: bool) -> Result<Volume, String> {
+    if !are_wanted {
+        return Ok(volume);
+    }
+    if !matches!(volume.spec().source, Source::Ftl { .. }) {
+        let why = "its device can have no file system of contiguous files; name an `ftl:` device, or \
+                   give the namespace `offset` and `size`";
+        return Ok(volume.with_files(Files::Unread(why.to_owned())));
+    }
+    let mut seed = [0; 8];
+    io::random(&mut seed);
+    let mut medium = Medium::of(volume)?;
+    let settings = Settings {
+        commit_pages_max: medium.commit_pages_max(),
+        seed: u64::from_ne_bytes(seed),
+        read_only: true,
+    };
+    let files = match contigfs::mount(&mut medium, &settings) {
+        Ok(system) => Files::Read(Arc::new(system)),
+        Err(contigfs::Error::Nothing) => Files::Unread(
+            "the volume of its device has no file system; make one with `nearflash fs create`, or \
+             give the namespace `offset` and `size`"
+                .to_owned(),
+        ),
+        Err(error) => Files::Unread(error.to_string()),
+    };
+    let (volume, device, ..) = medium.into_parts();
+    drop(device);
+    Ok(volume.with_files(files))
 }
 
 /// Returns the blocks of pages.
@@ -151,7 +197,7 @@ impl Pages for Medium {
 }
 
 /// Writes the payload of a commit: the numbers of its pages, and their contents.
-pub(crate) fn fill_commit(buf: &mut Buf, pages: &[(u64, Image)]) {
+pub fn fill_commit(buf: &mut Buf, pages: &[(u64, Image)]) {
     let bytes = buf.prefix_mut((1 + pages.len()) * PAGE_BYTES);
     let (numbers, images) = bytes.split_at_mut(PAGE_BYTES);
     numbers.fill(0);

@@ -1,0 +1,184 @@
+//! Making and listing the files of a file system that is not mounted.
+
+use contigfs::{
+    Answer, Applied, Caller, Errno, FileSystem, Ino, Operation, ROOT, Reply, S_IFDIR, S_IFREG,
+    Settings, parts, settle,
+};
+use dataplane::Medium;
+use flash::{Spec, size_text};
+
+use crate::maintain::{now, seed};
+
+/// Permissions of a new file: those of its owner.
+const FILE_MODE: u32 = 0o600;
+
+/// Permissions of a new folder.
+const FOLDER_MODE: u32 = 0o755;
+
+/// Makes a file of a size, with the folders above it. Nothing of it is written, and it reads as
+/// zeroes.
+pub(crate) fn allocate(
+    spec: &Spec,
+    path: &str,
+    bytes: u64,
+    print: &dyn Fn(&str),
+) -> Result<(), String> {
+    let mut medium = Medium::open(spec)?;
+    let made =
+        mount(&mut medium, false).and_then(|fs| Editor::new(fs, &mut medium).make(path, bytes));
+    let flushed = medium.flush().map_err(|status| format!("the volume fails ({status})"));
+    medium.close();
+    made.and_then(|at| flushed.map(|()| at)).map(|at| {
+        print(&format!("{path}: {} from {at} on", size_text(bytes)));
+    })
+}
+
+/// Prints the files of a file system, with their places.
+pub(crate) fn list(spec: &Spec, print: &dyn Fn(&str)) -> Result<(), String> {
+    let mut medium = Medium::open(spec)?;
+    let fs = mount(&mut medium, true);
+    medium.close();
+    print_files(&fs?, print);
+    Ok(())
+}
+
+fn mount(medium: &mut Medium, read_only: bool) -> Result<FileSystem, String> {
+    let commit_pages_max = medium.commit_pages_max();
+    let settings = Settings { commit_pages_max, seed: seed(), read_only };
+    contigfs::mount(medium, &settings).map_err(|error| error.to_string())
+}
+
+/// Prints a line for each regular file: its size, its first byte in the volume, its path.
+fn print_files(fs: &FileSystem, print: &dyn Fn(&str)) {
+    let mut folders = vec![(ROOT, String::new())];
+    while let Some((folder, path)) = folders.pop() {
+        let mut below = Vec::new();
+        let read = fs.read_directory(folder, 0, |entry| {
+            let name = String::from_utf8_lossy(entry.name);
+            if !matches!(&*name, "." | "..") {
+                below.push((entry.kind, entry.ino, format!("{path}/{name}")));
+            }
+            true
+        });
+        read.expect("it is a directory");
+        below.sort_by(|one, other| other.2.cmp(&one.2));
+        for (kind, ino, path) in below {
+            match kind {
+                S_IFDIR => folders.push((ino, path)),
+                S_IFREG => print(&line(fs, ino, &path)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns the line of a file. As with `ls`, a question mark stands for what a terminal would obey.
+fn line(fs: &FileSystem, ino: Ino, path: &str) -> String {
+    let path: String = path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    match fs.extent_of(ino) {
+        Some(extent) => format!("{}\t{}\t{path}", extent.bytes, extent.at),
+        None => format!("0\t-\t{path}"),
+    }
+}
+
+/// A file system whose operations are carried out one by one.
+struct Editor<'a> {
+    fs: FileSystem,
+    medium: &'a mut Medium,
+}
+
+impl<'a> Editor<'a> {
+    fn new(fs: FileSystem, medium: &'a mut Medium) -> Self {
+        Editor { fs, medium }
+    }
+
+    /// Makes a file, and returns its first byte in the volume.
+    fn make(&mut self, path: &str, bytes: u64) -> Result<u64, String> {
+        let mut names = parts(path)
+            .ok_or_else(|| format!("{path}: {}", contigfs::NoExtent::Path))?
+            .collect::<Vec<_>>();
+        let name = names.pop().expect("a path has a part").as_bytes();
+        let mut folder = ROOT;
+        for part in names {
+            folder = self.folder(folder, part).map_err(|why| format!("{path}: {part}: {why}"))?;
+        }
+        let failed = |errno: Errno| format!("{path}: {}", advice(errno, bytes));
+        let made = Operation::Make { parent: folder, name, mode: S_IFREG | FILE_MODE, rdev: 0 };
+        let ino = self.entry(made).map_err(failed)?;
+        if let Err(errno) = self.fill(ino, bytes) {
+            // An empty file of this name would be in the way of the next try.
+            let _ = self.carry_out(Operation::Unlink { parent: folder, name });
+            return Err(failed(errno));
+        }
+        let extent = self.fs.extent_of(ino).expect("it has bytes now");
+        Ok(extent.at)
+    }
+
+    /// Gives a file without bytes its size.
+    fn fill(&mut self, ino: Ino, bytes: u64) -> Result<(), Errno> {
+        self.settle(ino)?;
+        self.carry_out(Operation::Allocate { ino, offset: 0, bytes, keep_size: false })?;
+        self.settle(ino)
+    }
+
+    /// Ends the claim that data may lie beyond the size of a file, as the last of its writers does. A
+    /// new file has that claim, with which it could not get a larger place without a copy.
+    fn settle(&mut self, ino: Ino) -> Result<(), Errno> {
+        self.carry_out(Operation::Open { ino, write: true })?;
+        self.carry_out(Operation::Release { ino, write: true })?;
+        Ok(())
+    }
+
+    /// Returns the folder of a name in another, which is made if it is missing.
+    fn folder(&mut self, parent: Ino, name: &str) -> Result<Ino, Errno> {
+        let name = name.as_bytes();
+        let made = Operation::Make { parent, name, mode: S_IFDIR | FOLDER_MODE, rdev: 0 };
+        match self.entry(Operation::Lookup { parent, name }) {
+            Err(Errno::NOENT) => self.entry(made),
+            found => found,
+        }
+    }
+
+    /// Carries out an operation that answers with an inode.
+    fn entry(&mut self, operation: Operation) -> Result<Ino, Errno> {
+        match self.carry_out(operation)? {
+            Answer::Entry(of) => Ok(of.ino),
+            other => panic!("no inode in {other:?}"),
+        }
+    }
+
+    /// Carries out an operation, until all of it is durable.
+    fn carry_out(&mut self, operation: Operation) -> Result<Answer, Errno> {
+        loop {
+            let reply = self.apply(operation)?;
+            settle(&mut self.fs, self.medium).map_err(|_| Errno::IO)?;
+            match reply {
+                Reply::Answer(answer, _) => return Ok(answer),
+                Reply::Again(_) => {}
+                Reply::Move(_) => unreachable!("a file without bytes has nothing to move"),
+            }
+        }
+    }
+
+    fn apply(&mut self, operation: Operation) -> Applied {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        self.fs.apply(now(), &Caller { uid, gid, groups: &[] }, operation)
+    }
+}
+
+/// Returns an error of making a file, with what to do.
+fn advice(errno: Errno, bytes: u64) -> String {
+    match errno {
+        Errno::EXIST => {
+            "there is something of this name already; choose another path, or mount the \
+                         file system and change it"
+                .to_owned()
+        }
+        Errno::NOSPC | Errno::FBIG => format!(
+            "the volume's space has no place for {} in a row; choose a smaller size, remove files, or \
+             make a larger volume (`ftl.virtual`)",
+            size_text(bytes)
+        ),
+        other => other.to_string(),
+    }
+}
