@@ -68,24 +68,10 @@ pub(super) fn built() -> Result<&'static Programs, String> {
     BUILT.get_or_init(build).as_ref().map_err(Clone::clone)
 }
 
-/// Returns the command that runs cargo with the arguments `words`, with clippy's driver as the
-/// compiler of the workspace. The driver is rustc with more lints, so code is compiled and linted in
-/// one pass; `cargo clippy` would read all code once more. What people run and what is measured comes
-/// from rustc alone.
-pub(super) fn linted(words: &[&str]) -> Command {
-    let mut command = shell::cargo(words);
-    let beside_cargo = Path::new(command.get_program()).with_file_name("clippy-driver");
-    let driver = if beside_cargo.is_file() { beside_cargo } else { "clippy-driver".into() };
-    command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-    // As `cargo clippy -- -D warnings` passes it.
-    command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
-    command
-}
-
 fn build() -> Result<Programs, String> {
     let format = "--message-format=json-render-diagnostics";
     let words = ["build", "--workspace", "--all-targets", format];
-    let ran = shell::capture(&mut linted(&words), BUILD_LIMIT)?;
+    let ran = shell::capture(&mut shell::cargo(&words), BUILD_LIMIT)?;
     if !ran.ok {
         let said = ran.output.lines().filter(|line| !line.starts_with("{\"reason\""));
         return Err(said.collect::<Vec<_>>().join("\n"));

@@ -16,6 +16,7 @@ use xtask::shell;
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
     Step { name: "format", list: List::Short, lane: Lane::Alone, needs: &[], run: format },
+    Step { name: "clippy", list: List::Short, lane: Lane::Alone, needs: &[], run: clippy },
     Step { name: "tidy", list: List::Short, lane: Lane::Alone, needs: &[], run: tidy_step },
     Step { name: "build", list: List::Short, lane: Lane::Alone, needs: &[], run: build },
     Step { name: "tests", list: List::Short, lane: Lane::Alone, needs: &[], run: tests },
@@ -63,6 +64,10 @@ fn format(_: &Run) -> Result<Outcome, String> {
     check(&["fmt", "--all", "--check"], &[])
 }
 
+fn clippy(_: &Run) -> Result<Outcome, String> {
+    check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+}
+
 pub(super) fn documentation(_: &Run) -> Result<Outcome, String> {
     let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
     // Private items are documented too, so links to them lead somewhere.
@@ -75,8 +80,7 @@ fn tidy_step(_: &Run) -> Result<Outcome, String> {
     if findings.is_empty() { Ok(Outcome::Passed) } else { Err(findings.join("\n")) }
 }
 
-/// Builds all programs and tests of the workspace, once for all steps, and checks the lints of clippy
-/// by the way.
+/// Builds all programs and tests of the workspace, once for all steps.
 fn build(_: &Run) -> Result<Outcome, String> {
     built().map(|_| Outcome::Passed)
 }
@@ -119,7 +123,7 @@ fn epoll(run: &Run) -> Result<Outcome, String> {
 
 fn doc_tests(_: &Run) -> Result<Outcome, String> {
     let words = ["test", "--no-fail-fast", "--workspace", "--doc"];
-    let ran = shell::capture(&mut programs::linted(&words), LIMIT)?;
+    let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
     Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
 }
 
@@ -142,7 +146,7 @@ fn slow_tests(_: &Run) -> Result<Outcome, String> {
 /// schedulers and the model checker are rebuilt for this.
 fn interleavings(_: &Run) -> Result<Outcome, String> {
     let words = ["test", "--package", "nearflash-qos", "--features", "loom", "--test", "loom"];
-    let ran = shell::capture(&mut programs::linted(&words), LIMIT)?;
+    let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
     Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
 }
 
