@@ -1,6 +1,7 @@
 //! An operation of the API: a row of the table in `operations`. The router, the OpenAPI document
 //! and the handler's frame (input, blocking work, audit, answer) come from the row.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
@@ -80,6 +81,51 @@ pub(super) enum AnswerSchema {
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// Text of a media type.
     Text(&'static str),
+}
+
+/// The work of an operation, which may block. Returns the call, with the answer or the failure.
+type Work = Box<dyn FnOnce() -> (Call, Result<Response, Problem>) + Send>;
+
+/// Takes an operation's input from its request, and returns the work.
+type Preparing = Pin<Box<dyn Future<Output = Result<Work, Problem>> + Send>>;
+
+/// Prepares the work of an operation. Types of inputs and answers end here, so that what carries out
+/// the work is compiled once and not for each operation.
+type Prepare = Arc<dyn Fn(Call, Request) -> Preparing + Send + Sync>;
+
+/// The part of a handler that all operations have.
+#[derive(Clone, Copy)]
+struct Frame {
+    places_data: bool,
+    body_bytes_max: usize,
+}
+
+impl Frame {
+    fn handler(self, filter: MethodFilter, prepare: Prepare) -> MethodRouter<Api> {
+        let handler = async move |State(api): State<Api>, request: Request| {
+            let (mut parts, body) = request.into_parts();
+            let call = Call::of(api, &mut parts).await?;
+            let work = prepare(call, Request::from_parts(parts, body));
+            let work = work.await.map_err(|problem| problem.with_limit(self.body_bytes_max))?;
+            blocking(move || self.finish(work)).await
+        };
+        on(filter, handler)
+    }
+
+    /// Carries out the work and notes its outcome.
+    fn finish(self, work: Work) -> Result<Response, Problem> {
+        let (call, done) = work();
+        let code = done.as_ref().err().map(|problem| problem.code);
+        // A worker that did not answer in time may still make the change.
+        if code != Some(Code::TimeOut) {
+            call.note.ended(code);
+        }
+        let mut answer = done?;
+        if self.places_data && call.inventory().is_ok_and(|inventory| !inventory.keeps_changes()) {
+            answer.headers_mut().extend(warning::not_kept());
+        }
+        Ok(answer)
+    }
 }
 
 /// The HTTP status of an answer, and its meaning in the document. An empty text stands for the
@@ -172,39 +218,30 @@ impl Operation {
         run: impl Fn(&Call, I) -> Result<T, Problem> + Clone + Send + Sync + 'static,
     ) -> Operation {
         let status = StatusCode::from_u16(self.success.0).expect("it is a status");
-        let places_data = self.places_data;
-        let body_bytes_max = self.body_bytes_max.unwrap_or(BODY_BYTES_MAX);
-        let handler = async move |State(api): State<Api>, request: Request| {
-            let (mut parts, body) = request.into_parts();
-            let call = Call::of(api, &mut parts).await?;
-            let input = I::take(Request::from_parts(parts, body))
-                .await
-                .map_err(|problem| problem.with_limit(body_bytes_max))?;
-            blocking(move || {
-                let done = run(&call, input);
-                let code = done.as_ref().err().map(|problem| problem.code);
-                // A worker that did not answer in time may still make the change.
-                if code != Some(Code::TimeOut) {
-                    call.note.ended(code);
-                }
-                let mut answer = match done? {
-                    _ if status == StatusCode::NO_CONTENT => status.into_response(),
-                    done => (status, Json(done)).into_response(),
+        let frame = Frame {
+            places_data: self.places_data,
+            body_bytes_max: self.body_bytes_max.unwrap_or(BODY_BYTES_MAX),
+        };
+        let prepare = move |call: Call, request: Request| -> Preparing {
+            let run = run.clone();
+            Box::pin(async move {
+                let input = I::take(request).await?;
+                let work = move || {
+                    let done = run(&call, input).map(|done| match status {
+                        StatusCode::NO_CONTENT => status.into_response(),
+                        _ => (status, Json(done)).into_response(),
+                    });
+                    (call, done)
                 };
-                if places_data && call.inventory().is_ok_and(|inventory| !inventory.keeps_changes())
-                {
-                    answer.headers_mut().extend(warning::not_kept());
-                }
-                Ok::<Response, Problem>(answer)
+                Ok(Box::new(work) as Work)
             })
-            .await
         };
         self.input = I::schema;
         if status != StatusCode::NO_CONTENT {
             self.answer = AnswerSchema::Json(SchemaGenerator::subschema_for::<T>);
         }
         let filter = MethodFilter::try_from(self.method.clone()).expect("it is a usual method");
-        let handler = on(filter, handler);
+        let handler = frame.handler(filter, Arc::new(prepare));
         self.handler = Some(match self.body_bytes_max {
             Some(max) => handler.layer(DefaultBodyLimit::max(max)),
             None => handler,
