@@ -59,6 +59,9 @@ struct Drive {
     hot: bool,
     /// The time of a turn without work, with the number of productive turns of all parties by then.
     idle_since: Option<(Instant, u64)>,
+    /// The time at which a stall of the party's device ends, as its site has it. Every step looks at
+    /// every party, and the sites lie far apart.
+    stalled_until: Option<Instant>,
 }
 
 /// A simulated world: workers, clients, network and devices on one virtual clock, from one seed.
@@ -352,12 +355,12 @@ impl World {
         if party >= self.sites.len() && self.is_deserted {
             return None;
         }
-        if self.drives[party].hot {
+        let drive = &self.drives[party];
+        let own = [drive.wake_at, drive.stalled_until].into_iter().flatten().min();
+        if drive.hot || own.is_some_and(|at| at <= self.now) {
             return Some(self.now);
         }
-        let network = self.port_of(party).arrives_at();
-        let stall = self.sites.get(party).and_then(|site| site.stalled_until);
-        [self.drives[party].wake_at, network, stall].into_iter().flatten().min()
+        [own, self.port_of(party).arrives_at()].into_iter().flatten().min()
     }
 
     fn turn(&mut self, party: usize) {
@@ -385,7 +388,8 @@ impl World {
             self.spin = SPIN.0;
         }
         let idle_since = (!progressed).then_some((now, self.progress));
-        self.drives[party] = Drive { wake_at, hot: progressed, idle_since };
+        let stalled_until = self.sites.get(party).and_then(|site| site.stalled_until);
+        self.drives[party] = Drive { wake_at, hot: progressed, idle_since, stalled_until };
     }
 
     fn happen(&mut self, what: Happening) {
@@ -394,7 +398,10 @@ impl World {
         }
         match what {
             Happening::Strike => self.network.borrow_mut().strike(self.now),
-            Happening::Stall { worker, lasts } => self.sites[worker].stall(self.now + lasts),
+            Happening::Stall { worker, lasts } => {
+                self.sites[worker].stall(self.now + lasts);
+                self.drives[worker].stalled_until = self.sites[worker].stalled_until;
+            }
             Happening::Drain { worker } => self.drain(worker),
             Happening::Operate => self.server.office.operate(self.now),
             Happening::Move { worker, to } => self.order_move(worker, to),
@@ -480,7 +487,8 @@ impl World {
             let office = is_new.then_some(&mut self.server.office);
             self.sites[worker].restart(&common, office, arena);
             self.sites[worker].port.listen(is_new);
-            self.drives[worker] = Drive { hot: true, ..Drive::default() };
+            let stalled_until = self.sites[worker].stalled_until;
+            self.drives[worker] = Drive { hot: true, stalled_until, ..Drive::default() };
             if self.is_deserted {
                 self.drain(worker);
             }

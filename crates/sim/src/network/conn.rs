@@ -116,7 +116,12 @@ impl Conn {
     /// Returns the time of the connection's next possible event; `None` if none is possible.
     /// `can_receive` means that there is a buffer to receive into; `can_send` means that the peer's
     /// window has room.
-    pub(super) fn next(&self, now: Instant, can_receive: bool, can_send: bool) -> Option<Instant> {
+    pub(super) fn next(
+        &self,
+        now: Instant,
+        can_receive: bool,
+        can_send: impl FnOnce() -> bool,
+    ) -> Option<Instant> {
         let at_once = |yes: bool| yes.then_some(now);
         match self.phase {
             Phase::Vacant => None,
@@ -127,7 +132,7 @@ impl Conn {
                 let receives = !self.paused && (can_receive || finishing || self.target.is_some());
                 let sent = self.sending.as_ref().and_then(|sending| match sending.done_at {
                     Some(at) => Some(at),
-                    None => at_once(can_send),
+                    None => at_once(can_send()),
                 });
                 let end = self.inbound.end.filter(|(_, end)| match end {
                     End::Fin => self.paused || self.inbound.is_empty(),

@@ -44,17 +44,23 @@ impl Network {
         }
     }
 
-    /// Returns the time of the next event at `host`; `None` if none is possible.
+    /// Returns the time of the next event at `host`, or of any that is due; `None` if none is possible.
     pub(crate) fn wake_at(&self, host: usize) -> Option<Instant> {
         let owner = &self.hosts[host];
         if !owner.events.is_empty() {
             return Some(Instant::ZERO);
         }
         let can_receive = !owner.buffers.is_empty();
-        let next = |conn: &super::Conn| {
-            conn.next(self.now, can_receive, self.window(conn).is_none_or(|room| room > 0))
-        };
-        owner.conns.iter().filter_map(next).min()
+        let mut first = None;
+        for conn in &owner.conns {
+            let can_send = || self.window(conn).is_none_or(|room| room > 0);
+            let Some(at) = conn.next(self.now, can_receive, can_send) else { continue };
+            if at <= self.now {
+                return Some(at);
+            }
+            first = Some(first.map_or(at, |first: Instant| first.min(at)));
+        }
+        first
     }
 
     /// Returns the number of bytes that fit into the pipe to the peer; `None` if the peer is gone.
