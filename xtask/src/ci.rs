@@ -14,7 +14,7 @@ mod slices;
 mod step;
 mod steps;
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -96,15 +96,18 @@ fn is_chosen(step: &Step, options: &CiOptions) -> bool {
     }
 }
 
-/// Runs the chosen steps of the two lanes: the lanes at the same time, the steps of each in order.
-/// Adds every result to `tally`.
+/// Runs the chosen steps of the two lanes: the lanes at the same time, the steps of each in order,
+/// and then those that may run in either. Adds every result to `tally`.
 fn side_by_side(chosen: &[Step], run: &Run, tally: &mut Tally) {
     let (sender, receiver) = mpsc::channel();
+    let of = |lane: Lane| chosen.iter().filter(move |step| step.lane == lane);
+    let either = Mutex::new(of(Lane::Either));
+    let next_of_either = || either.lock().expect("nobody panics with it").next();
     thread::scope(|scope| {
         for lane in [Lane::Left, Lane::Right] {
             let sender = sender.clone();
             scope.spawn(move || {
-                for step in chosen.iter().filter(|step| step.lane == lane) {
+                for step in of(lane).chain(std::iter::from_fn(next_of_either)) {
                     let done = perform(step, run);
                     // The receiver lives as long as this scope.
                     sender.send(done).expect("somebody counts");

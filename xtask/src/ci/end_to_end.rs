@@ -24,10 +24,10 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "interop", list: List::Short, lane: Lane::Left, needs: &[], run: interop },
     // In the lane of `interop`, since a slice may repeat a part of that step.
     Step { name: "slice", list: List::OnlyShort, lane: Lane::Left, needs: &[], run: slices::run },
-    Step { name: "python", list: List::Short, lane: Lane::Right, needs: PYTHON, run: python::run },
-    Step { name: "dashboard", list: List::Short, lane: Lane::Right, needs: BROWSER, run: dashboard },
-    Step { name: "package contents", list: List::Short, lane: Lane::Right, needs: PACKAGER, run: contents },
-    Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: PACKAGER, run: shipped },
+    Step { name: "python", list: List::Short, lane: Lane::Either, needs: PYTHON, run: python::run },
+    Step { name: "dashboard", list: List::Short, lane: Lane::Either, needs: BROWSER, run: dashboard },
+    Step { name: "package contents", list: List::Short, lane: Lane::Either, needs: PACKAGER, run: contents },
+    Step { name: "packages as shipped", list: List::Full, lane: Lane::Either, needs: PACKAGER, run: shipped },
 ];
 
 /// The needs of tests in a browser: the browser, its driver, and the tool that lists fonts.

@@ -31,6 +31,8 @@ pub(super) enum Lane {
     Left,
     /// Steps of [`Lane::Left`] run at the same time.
     Right,
+    /// Runs in the lane that is done with its own steps first.
+    Either,
 }
 
 /// A step of a run: a named check or a group of tests.
