@@ -41,7 +41,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e: rustix::io::Errno| said(e.into());
     let socket = socket_of(address).map_err(fail)?;
     let bind = || rustix::net::bind(&socket, &address).map_err(std::io::Error::from);
-    Ports::Udp.bind(address.port(), bind).map_err(said)?;
+    Ports::Udp.bind(address, bind).map_err(said)?;
     // Only now, so that another server's address was refused.
     share(&socket).map_err(fail)?;
     let address = rustix::net::getsockname(&socket).and_then(SocketAddr::try_from).map_err(fail)?;

@@ -204,10 +204,20 @@ impl Patience {
     /// system has too little, such as until it frees a killed server's.
     pub(crate) fn attempt_for_memory<T>(
         self,
-        attempt: impl FnMut() -> std::io::Result<T>,
+        mut attempt: impl FnMut() -> std::io::Result<T>,
     ) -> std::io::Result<T> {
         let passing = [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
-        self.repeat(MEMORY_TRIES, MEMORY_PAUSE, &passing, attempt)
+        let mut is_known = self == Patience::Fails;
+        self.repeat(MEMORY_TRIES, MEMORY_PAUSE, &passing, || {
+            let result = attempt();
+            if let Err(error) = &result
+                && error.raw_os_error().is_some_and(|errno| passing.contains(&errno))
+                && !std::mem::replace(&mut is_known, true)
+            {
+                tracing::info!(%error, "waits for memory for packets");
+            }
+            result
+        })
     }
 
     /// Makes the attempt. One that waits repeats it up to `tries` times, `pause` apart, while it

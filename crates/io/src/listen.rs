@@ -124,7 +124,7 @@ impl Listener {
             };
             Error::system(format!("cannot listen on {address}{hint}"), e)
         };
-        let listener = Ports::Tcp.bind(address.port(), || TcpListener::bind(address));
+        let listener = Ports::Tcp.bind(address, || TcpListener::bind(address));
         let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         if let Some(name) = &options.congestion {

@@ -10,11 +10,13 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use contract::{Buf, SizeClass};
+use rustix::process::Resource;
+use rustix::thread::CapabilitySet;
 
 use super::mode::Mode;
 use super::program::Program;
 use super::rings::{Incoming, Outgoing};
-use crate::ether::Door;
+use crate::ether::{Door, Patience};
 use crate::{Error, carve};
 
 /// Bytes of a chunk: the most that the kernel takes.
@@ -72,14 +74,14 @@ impl CardSocket {
                  expected one that leaves them, as after `ethtool -K INTERFACE rxvlan off`",
             ));
         }
-        let opened = || match CardSocket::attempt(door, mode, true) {
+        let opened = match CardSocket::attempt(door, mode, true) {
             // Kernels before 6.6 know no frames of several pieces.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                 CardSocket::attempt(door, mode, false)
             }
             result => result,
         };
-        door.patience.attempt_for_memory(opened).map_err(|e| {
+        opened.map_err(|e| {
             let hint = match e.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => {
                     " (AF_XDP needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF)"
@@ -99,16 +101,73 @@ impl CardSocket {
     }
 
     fn attempt(door: &Door, mode: Mode, has_pieces: bool) -> io::Result<CardSocket> {
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just opened the descriptor, which nobody else has.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // A kernel without AF_XDP says so here.
+        drop(unbound()?);
         // Before there is memory: here most attempts fail that do.
-        let program = Program::attach(door, mode, has_pieces)?;
-        let count = RECEIVED_MAX + SENT_MAX;
+        let attach = || Program::attach(door, mode, has_pieces);
+        let program = door.patience.attempt_for_memory(attach)?;
+        let has_a_chance = !is_forbidden((RECEIVED_MAX + SENT_MAX) * CHUNK_BYTES);
+        let patience = if has_a_chance { door.patience } else { Patience::Fails };
+        let opened =
+            patience.attempt_for_memory(|| Opened::attempt(door, mode, has_pieces, &program))?;
+        let is_zero_copy = opened.options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
+        let Rings { fill, completions, received, sent } = opened.rings;
+        Ok(CardSocket {
+            socket: opened.socket,
+            program,
+            fill,
+            completions,
+            received,
+            sent,
+            chunks: opened.chunks,
+            is_zero_copy,
+            has_pieces,
+        })
+    }
+
+    /// Returns the largest frame in bytes.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        if self.has_pieces { usize::MAX } else { CHUNK_BYTES - HEADROOM }
+    }
+
+    /// Says in words how frames pass the kernel.
+    pub(crate) fn way(&self) -> &'static str {
+        if self.is_zero_copy { "AF_XDP, zero-copy" } else { "AF_XDP, copied" }
+    }
+}
+
+/// Returns a socket of AF_XDP without memory.
+fn unbound() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened the descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns `true` if the limit of locked memory alone forbids a socket of `bytes` of memory, so that
+/// to wait helps nothing.
+fn is_forbidden(bytes: usize) -> bool {
+    let limit = rustix::process::getrlimit(Resource::Memlock).current;
+    let is_exempt = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    !is_exempt && limit.is_some_and(|limit| limit < bytes as u64)
+}
+
+/// The parts of a socket that are opened anew in each attempt.
+struct Opened {
+    socket: OwnedFd,
+    rings: Rings,
+    options: libc::xdp_options,
+    chunks: Vec<Buf>,
+}
+
+impl Opened {
+    /// Opens a socket with memory and binds it to a door's card, whose `program` gives it frames.
+    fn attempt(door: &Door, mode: Mode, has_pieces: bool, program: &Program) -> io::Result<Opened> {
+        let (socket, count) = (unbound()?, RECEIVED_MAX + SENT_MAX);
         let arena = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
         let arena =
             arena.map_err(|e| io::Error::from_raw_os_error(e.errno().unwrap_or(libc::ENOMEM)))?;
@@ -127,29 +186,7 @@ impl CardSocket {
         };
         // Older kernels send 32 frames a call, and are called again.
         let _ = set(&socket, XDP_MAX_TX_SKB_BUDGET, &FRAMES_OF_A_CALL);
-        let is_zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
-        let Rings { fill, completions, received, sent } = rings;
-        Ok(CardSocket {
-            socket,
-            program,
-            fill,
-            completions,
-            received,
-            sent,
-            chunks: arena.bufs,
-            is_zero_copy,
-            has_pieces,
-        })
-    }
-
-    /// Returns the largest frame in bytes.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        if self.has_pieces { usize::MAX } else { CHUNK_BYTES - HEADROOM }
-    }
-
-    /// Says in words how frames pass the kernel.
-    pub(crate) fn way(&self) -> &'static str {
-        if self.is_zero_copy { "AF_XDP, zero-copy" } else { "AF_XDP, copied" }
+        Ok(Opened { socket, rings, options, chunks: arena.bufs })
     }
 }
 
