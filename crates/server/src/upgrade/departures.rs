@@ -3,12 +3,12 @@
 
 mod controllers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Parcel, Tell};
+use contract::{ConnId, Instant, Parcel, Peer, Tell};
 use control::HANDED_AT_ONCE;
 use io::Shelved;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
@@ -22,8 +22,13 @@ use super::talk::{Message, Over, Talk, unexpected};
 use controllers::Controllers;
 
 /// The time limit for handing over connections, as long as some still move. Connections that are
-/// not quiet by then stay.
-const GIVING_MAX: Duration = Duration::from_secs(60);
+/// not quiet by then stay. It begins when requests that exclude others are held back, and leaves
+/// controllers a part of [`HELD_MAX`].
+const GIVING_MAX: Duration = Duration::from_secs(10);
+
+/// The time after which no further connections and controllers are asked to leave, from when
+/// requests that exclude others are held back. Hosts give a request up after 30 s.
+const HELD_MAX: Duration = Duration::from_secs(15);
 
 /// The pause without a connection after which the thread checks whether more can move.
 const LULL: Duration = Duration::from_millis(5);
@@ -50,6 +55,8 @@ pub(super) struct Departures<'a> {
     controllers: Controllers,
     given: usize,
     kept: usize,
+    /// The peers of connections that the successor has refused for good.
+    refused: HashSet<Peer>,
     /// The time at which the last connection came from a worker or was handed over.
     moved_at: Instant,
 }
@@ -70,6 +77,7 @@ impl<'a> Departures<'a> {
             controllers: Controllers::default(),
             given: 0,
             kept: 0,
+            refused: HashSet::new(),
         }
     }
 
@@ -102,7 +110,7 @@ impl<'a> Departures<'a> {
         let grounds = self.grounds.clone();
         self.moved_at = grounds.clock.now();
         grounds.commands.hand_over(HANDED_AT_ONCE);
-        let (mut given_before, mut given_at) = (0, began);
+        let (mut given_before, mut given_at) = (0, self.moved_at);
         loop {
             match self.hand_over.next_soon() {
                 Some(event) => self.take_event(event)?,
@@ -143,13 +151,22 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Returns the number of connections that could still move. If a worker does not answer, all
-    /// count.
+    /// Returns the number of connections that could still move, without those that the successor
+    /// has refused. If a worker does not answer, all count.
     fn movable(&mut self) -> usize {
         let Ok(connections) = self.grounds.commands.connections() else {
             return self.grounds.commands.connection_count();
         };
-        connections.iter().filter(|connection| connection.listed.can_leave).count()
+        let could = connections.iter().map(|connection| &connection.listed);
+        could.filter(|one| one.can_leave && !self.refused.contains(&one.peer)).count()
+    }
+
+    /// Notes that a connection stays for good. Those through Unix sockets have no names to know them
+    /// by.
+    fn note_refused(&mut self, peer: Peer) {
+        if peer.address().is_some() {
+            self.refused.insert(peer);
+        }
     }
 
     /// Waits until no connection is on its way to the successor any more, and counts those that
@@ -243,6 +260,7 @@ impl<'a> Departures<'a> {
                 }
                 Err(unfit) => {
                     tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
+                    self.note_refused(parcel.peer);
                     self.take_back(parcel, shelved);
                 }
             }
@@ -272,6 +290,7 @@ impl<'a> Departures<'a> {
                 let found = self.shown.remove(&message.ticket);
                 let (parcel, shelved) = found.ok_or_else(|| unexpected(message))?;
                 tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
+                self.note_refused(parcel.peer);
                 self.take_back(parcel, shelved);
                 Ok(())
             }

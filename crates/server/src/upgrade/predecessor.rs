@@ -101,7 +101,7 @@ impl<'a> Predecessor<'a> {
         step("predecessor", "still");
         self.departures.report()?;
         self.departures.give_connections(began)?;
-        self.departures.give_controllers()?;
+        self.departures.give_controllers(began)?;
         step("predecessor", "given");
         self.commit()?;
         tracing::info!(

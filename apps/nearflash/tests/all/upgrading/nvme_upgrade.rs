@@ -236,6 +236,30 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
     assert!(NvmeQueue::admin(new.address(), 1, SUBSYSTEM).is_err(), "nobody lets it in");
 }
 
+/// Checks that a controller is asked once more if a command of it takes longer than the first time
+/// that it gets to become quiet.
+#[test]
+fn a_controller_that_is_busy_at_first_is_asked_again() {
+    let place = Place::in_memory();
+    let device = format!("{}&delay=3s", place.file("device"));
+    let text = format!(
+        "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n\
+         [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
+    );
+    let launch = || place.crewed(Launch::config(&text));
+    let mut old = launch().start();
+    let mut disk = Disk::connect(&old);
+    let new = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| disk.io.read(1, 7));
+        let new = launch().with("--upgrade").start();
+        assert_eq!(reading.join().unwrap().unwrap(), [5; 512]);
+        new
+    });
+    assert_eq!(taken(&new), 2, "{}", old.log());
+    assert!(old.wait().success());
+    assert!(disk.is_alive(), "{}", new.log());
+}
+
 /// Checks that the access of hosts does not change until the older process is at rest. Writes of a
 /// host that loses its access, or to a namespace that is taken from it, may still be at that
 /// process's devices.

@@ -710,6 +710,33 @@ fn a_tenant_in_deficit_stays_there() {
     assert!(waited.as_millis() >= 1_900, "it was let off its deficit: {waited:?}");
 }
 
+/// Checks that the new process is not asked again and again for a connection that it has refused.
+#[test]
+fn a_connection_that_is_refused_holds_nothing_up() {
+    let place = Place::in_memory();
+    let launch = |tenants: &[&str]| {
+        let device = format!("[[device]]\nname = \"disk\"\nspec = \"{}\"\n", place.device());
+        let text = tenants.iter().fold(device, |text, name| {
+            format!(
+                "{text}[[tenant]]\nname = \"{name}\"\n[[access]]\ntoken = \"{name}\"\n\
+                 tenant = \"{name}\"\nrights = \"read-write\"\n"
+            )
+        });
+        place.crewed(Launch::config(&text))
+    };
+    let mut old = launch(&["gold", "silver"]).start();
+    let enter = |token| V2::with_token(old.address(), token).unwrap();
+    let (mut gold, mut silver) = (enter("gold"), enter("silver"));
+    let new = launch(&["silver"]).with("--upgrade").start();
+    assert_eq!(told(&new), 1, "{}", old.log());
+    assert!(old.wait().success());
+    // A worker that the machine lets wait may offer it once more.
+    let offers = old.log().matches("a connection stays").count();
+    assert!((1..=3).contains(&offers), "{}", old.log());
+    assert!(!alive(&mut gold), "it ends with the older process");
+    assert_eq!(silver.read_blocks(0, 8).len(), 4096);
+}
+
 /// Checks that operators are told to try again at once while a new process waits just before it
 /// serves.
 #[test]

@@ -13,15 +13,13 @@ use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_w
 
 use super::super::step::{STEP_MAX, step_with};
 use super::super::talk::Over;
-use super::Departures;
+use super::{Departures, HELD_MAX};
 
-/// The time limit for the connections of one controller to become quiet together. A host whose
-/// controller stays connects again, so a busy machine gets this much time.
-const GATHER_MAX: Duration = Duration::from_secs(4);
-
-/// The time limit for handing over all controllers. The hosts of the remaining controllers
-/// reconnect.
-const GIVING_MAX: Duration = Duration::from_secs(20);
+/// The time limits for the connections of one controller to become quiet together: when it is asked
+/// first, so that a busy one does not use up the time of the others, and when it is asked once more
+/// after all the others. A host whose controller stays connects again, so a busy machine gets this
+/// much time.
+const GATHER_MAX: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
 /// The interval at which controllers that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
@@ -58,21 +56,34 @@ pub(super) struct Controllers {
     shown: BTreeMap<u64, Shown>,
     /// The identifiers of all controllers that were asked to become quiet so far.
     called: HashSet<u16>,
+    /// The controllers that were asked and not quiet in time: the number of their connections that
+    /// came, and of all.
+    late: BTreeMap<u16, (usize, usize)>,
     /// `true` if any controller belongs to the successor.
     are_given: bool,
 }
 
 impl Departures<'_> {
-    /// Gives every NVMe controller away that can leave, some at a time.
-    pub(crate) fn give_controllers(&mut self) -> Result<(), String> {
+    /// Gives every NVMe controller away that can leave, some at a time, within a time limit that
+    /// starts at `began`. Those that are busy are asked once more after all the others.
+    pub(crate) fn give_controllers(&mut self, began: Instant) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
-        let began = self.grounds.clock.now();
-        while self.grounds.clock.now().since(began) < GIVING_MAX
-            && let Some(at_once) = self.call_some(&fabric)
-        {
-            let gathered = self.gather(at_once);
-            self.release_all(&fabric);
-            gathered?;
+        let grounds = self.grounds.clone();
+        let last = began + HELD_MAX;
+        for limit in GATHER_MAX {
+            while grounds.clock.now() < last
+                && let Some(at_once) = self.call_some(&fabric)
+            {
+                let gathered = self.gather(at_once, (grounds.clock.now() + limit).min(last));
+                self.release_all(&fabric);
+                gathered?;
+            }
+            for cntlid in self.controllers.late.keys() {
+                self.controllers.called.remove(cntlid);
+            }
+        }
+        for (cntlid, (came, of)) in std::mem::take(&mut self.controllers.late) {
+            tracing::warn!(cntlid, came, of, "a controller stays: not all connections are quiet");
         }
         self.settle()
     }
@@ -97,6 +108,7 @@ impl Departures<'_> {
                 at_workers = then;
                 fabric.set_exporting(controller.cntlid, true);
                 self.controllers.called.insert(controller.cntlid);
+                self.controllers.late.remove(&controller.cntlid);
                 self.controllers.gathered.insert(controller.cntlid, Gathered::new());
             }
         }
@@ -105,12 +117,12 @@ impl Departures<'_> {
         (!self.controllers.gathered.is_empty()).then_some(most + SLACK)
     }
 
-    /// Waits for the connections of the called controllers, and for the successor's answers.
-    fn gather(&mut self, at_once: u16) -> Result<(), String> {
+    /// Waits until `end` for the connections of the called controllers, and for the successor's
+    /// answers.
+    fn gather(&mut self, at_once: u16, end: Instant) -> Result<(), String> {
         let grounds = self.grounds.clone();
-        let began = grounds.clock.now();
         let mut asked = Instant::ZERO;
-        self.moved_at = began;
+        self.moved_at = grounds.clock.now();
         loop {
             let now = grounds.clock.now();
             let waits = !self.controllers.gathered.is_empty();
@@ -126,7 +138,7 @@ impl Departures<'_> {
             if stops && self.given == 0 {
                 return Err("this server was told to stop".to_owned());
             }
-            let is_late = stops || now.since(began) >= GATHER_MAX;
+            let is_late = stops || now >= end;
             if self.controllers.shown.is_empty() && (!waits || is_late) {
                 grounds.commands.hand_over(0);
                 return Ok(());
@@ -137,12 +149,13 @@ impl Departures<'_> {
         }
     }
 
-    /// Releases the controllers whose connections were not all quiet in time. They stay.
+    /// Releases the controllers whose connections were not all quiet in time, and notes them.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
             let (came, of) = (gathered.len(), fabric.queues_of(cntlid));
-            tracing::warn!(cntlid, came, of, "a controller stays: not all connections are quiet");
+            tracing::debug!(cntlid, came, of, "a controller is busy");
+            self.controllers.late.insert(cntlid, (came, of));
             self.release(fabric, cntlid, gathered, now);
         }
     }
