@@ -1,19 +1,22 @@
 //! Tests that kill the server under load and start it again: every acknowledged write is there, and
 //! clients reconnect.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::chance::Chance;
 use super::context::{Context, Verdict};
 use super::ledger::{BLOCK, Ledger};
 use super::load::{Load, Mix, Promise, survey};
-use super::port::{connections_to, free_port};
+use super::port::{far_ends, free_port};
 use super::reflex::Connection;
 use crate::bench::process::{STOP, Server};
 
@@ -29,6 +32,9 @@ const CONNECTIONS: usize = 4;
 
 /// The time for which it goes on once all of them are at the last server.
 const AFTERWARDS: Duration = Duration::from_secs(1);
+
+/// The time limit for its end once it is told to end.
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The fields that the tests read from the output of `nearflash bench --json`.
 #[derive(Debug, Deserialize)]
@@ -130,6 +136,41 @@ pub(super) fn in_memory(
     outcome
 }
 
+/// A load that runs until its standard input is closed, and whose output is read meanwhile.
+struct Running {
+    id: u32,
+    input: Option<ChildStdin>,
+    output: Receiver<std::io::Result<Output>>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Result<Running, String> {
+        command.env(STOP, "").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("the load: {error}"))?;
+        let (id, input) = (child.id(), child.stdin.take());
+        let (sender, output) = channel();
+        thread::spawn(move || {
+            // The other end is gone only when the time limit has passed.
+            let _unheard = sender.send(child.wait_with_output());
+        });
+        Ok(Running { id, input, output })
+    }
+
+    /// Ends the load, and returns what it said. Kills it after a time limit.
+    fn end(self) -> Result<Output, String> {
+        drop(self.input);
+        match self.output.recv_timeout(END_LIMIT) {
+            Ok(ran) => ran.map_err(|error| format!("the load: {error}")),
+            Err(_) => {
+                let child = i32::try_from(self.id).ok().and_then(Pid::from_raw);
+                // It may have ended by itself in this instant.
+                let _gone = child.map(|child| kill_process(child, Signal::KILL));
+                Err(format!("the load did not end within {} s", END_LIMIT.as_secs()))
+            }
+        }
+    }
+}
+
 fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     let port = free_port()?;
     let mut server = start(context, volume, port)?;
@@ -138,25 +179,26 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     let connections = CONNECTIONS.to_string();
     command.args(["--read-percent", "50", "--connections", &connections, "--queue-depth", "8"]);
     command.args(["--seconds", "600", "--warmup", "0", "--seed", &context.seed.to_string()]);
-    command.env(STOP, "").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let load = command.spawn().map_err(|error| format!("the load: {error}"))?;
+    let load = Running::start(&mut command)?;
+    let mut old = BTreeSet::new();
     let mut chance = Chance::new(context.seed ^ 66);
     let started = Instant::now();
     for _ in 0..2 {
         thread::sleep(Duration::from_millis(1200 + chance.below(800)));
+        // The kernel keeps them with the killed server's ring.
+        old.append(&mut far_ends(port)?);
         drop(server);
         thread::sleep(Duration::from_millis(chance.below(300)));
         server = start(context, volume, port)?;
     }
     let last_start = started.elapsed();
     // The requests in flight of a connection that did not come back would count as errors.
-    let is_back = || connections_to(port).map(|count| count >= CONNECTIONS);
+    let is_back = || far_ends(port).map(|all| all.difference(&old).count() >= CONNECTIONS);
     while !is_back()? && started.elapsed() < last_start + START_LIMIT {
         thread::sleep(Duration::from_millis(50));
     }
     thread::sleep(AFTERWARDS);
-    // This closes its standard input.
-    let ran = load.wait_with_output().map_err(|error| format!("the load: {error}"))?;
+    let ran = load.end()?;
     drop(server);
     let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
     let output = said.concat();

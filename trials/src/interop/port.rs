@@ -1,5 +1,6 @@
 //! Ports for servers that are killed and started again, and the connections that came to them.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -20,13 +21,18 @@ pub(super) fn free_port() -> Result<u16, String> {
 
 /// Returns the number of open connections that came to a port of this machine.
 pub(super) fn connections_to(port: u16) -> Result<usize, String> {
+    Ok(far_ends(port)?.len())
+}
+
+/// Returns the far ends of the open connections that came to a port of this machine.
+pub(super) fn far_ends(port: u16) -> Result<BTreeSet<String>, String> {
     let text = std::fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
     let own = format!(":{port:04X}");
-    let is_own = |line: &&str| {
+    let far_end = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
-        let (local, state) = (words.next(), words.nth(1));
+        let (local, far, state) = (words.next()?, words.next()?, words.next()?);
         // 01 is ESTABLISHED.
-        local.is_some_and(|local| local.ends_with(&own)) && state == Some("01")
+        (local.ends_with(&own) && state == "01").then(|| far.to_owned())
     };
-    Ok(text.lines().filter(is_own).count())
+    Ok(text.lines().filter_map(far_end).collect())
 }

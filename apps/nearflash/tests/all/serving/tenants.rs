@@ -256,26 +256,27 @@ fn who_exceeds_its_slo_is_told_and_can_renegotiate() {
     let mut v2 = enter(&server, "bronze");
     let handle = v2.register("mine", slo(2_000, 500, 100)).unwrap().tenant;
     v2.session.charge(handle);
-    let notice = (0..200_000).find_map(|tag| {
-        if tag < 32 {
-            v2.send(tag, READ, &[]);
-            return None;
-        }
+    let mut tags = 0..;
+    tags.by_ref().take(32).for_each(|tag| v2.send(tag, READ, &[]));
+    let mut notice = || loop {
         match v2.answer() {
-            Answer::Done { .. } => {
-                v2.send(tag, READ, &[]);
-                None
-            }
-            Answer::Notice(notice) => Some(notice),
+            Answer::Done { .. } => v2.send(tags.next().expect("there is no last"), READ, &[]),
+            Answer::Notice(notice) => break notice,
             other => panic!("{other:?}"),
         }
-    });
-    let Some(Notice::Renegotiate { tenant, iops, read_percent }) = notice else {
-        panic!("{notice:?}");
     };
-    assert_eq!((tenant, read_percent), (handle, 100));
-    // Fewer than it read if a busy machine let it wait meanwhile.
-    assert!((1..575).contains(&iops), "{iops} reads/s of 500");
+    // Of a second in which a busy machine let it wait, a notice tells fewer; the next one comes ten
+    // seconds later.
+    let told = (0..5).any(|_| {
+        let notice = notice();
+        let Notice::Renegotiate { tenant, iops, read_percent } = notice else {
+            panic!("{notice:?}");
+        };
+        assert_eq!((tenant, read_percent), (handle, 100));
+        assert!(iops < 575, "{iops} reads/s of 500");
+        iops >= 300
+    });
+    assert!(told, "it is told fewer reads than it does");
     let mut left = 32;
     while left > 0 {
         if matches!(v2.answer(), Answer::Done { .. }) {
