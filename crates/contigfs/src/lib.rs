@@ -53,7 +53,7 @@ mod words;
 pub use errno::Errno;
 pub use error::Error;
 pub use extent::{Extent, NoExtent, parts};
-pub use load::Faults;
+pub use load::{Faults, is_superblock};
 pub use media::Pages;
 pub use mount::{Checked, Settings, Shape, check, create, mount, settle};
 pub use system::FileSystem;

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use wire::superblock::{Missing, Search};
+use wire::superblock::{Found, Missing, Search};
 
 use crate::buddy::{Buddy, Place};
 use crate::entries;
@@ -74,6 +74,12 @@ struct Links {
     subdirectories: u32,
     /// Pages of the pool.
     pool_pages: u32,
+}
+
+/// Returns `true` if a page is a copy of the superblock of a file system, of any version, sound or
+/// damaged. The copies are the first two pages of a volume.
+pub fn is_superblock(page: &[u8]) -> bool {
+    !matches!(Superblock::decode(page), Found::Nothing)
 }
 
 /// Finds the superblock of a volume.

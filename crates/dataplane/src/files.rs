@@ -6,33 +6,44 @@
 
 use std::sync::Arc;
 
-use contigfs::FileSystem;
-use contract::BLOCK_BYTES;
+use contigfs::{FileSystem, NoExtent, Pages, Settings};
+use contract::{BLOCK_BYTES, COMMIT_PAGE_BYTES};
+use flash::{Source, Spec};
 
 /// The files of a device.
 #[derive(Clone, Debug)]
 pub enum Files {
     /// The device is not open yet, and may have files.
     Unseen,
-    /// The files are not known, for this reason.
+    /// The device has no file system, or it does not count, for this reason.
+    Absent(String),
+    /// The device has a file system, whose files are not known for this reason.
     Unread(String),
     /// The file system as it was read.
     Read(Arc<FileSystem>),
 }
 
 impl Files {
-    /// Returns the files of a device whose file system nobody has asked for when it was opened.
-    pub(crate) fn unread() -> Files {
-        Files::Unread(
-            "the files of its device were not read when the server opened it; start the server \
-             with the namespace in its configuration file"
-                .to_owned(),
-        )
+    /// Returns the files of a device that is not open.
+    pub fn foreseen(spec: &Spec) -> Files {
+        match &spec.source {
+            Source::Ftl { wishes, .. } if wishes.ignores_files => Files::Absent(
+                "the files of its device do not count by the option `ftl.files=ignore`; leave the \
+                 option out"
+                    .to_owned(),
+            ),
+            Source::Ftl { .. } => Files::Unseen,
+            _ => Files::Absent(
+                "its device can have no file system of contiguous files; name an `ftl:` device, or \
+                 give the namespace `offset` and `size`"
+                    .to_owned(),
+            ),
+        }
     }
 
-    /// Returns `true` if the file system was read.
-    pub fn are_read(&self) -> bool {
-        matches!(self, Files::Read(_))
+    /// Returns `true` if the device has a file system, as far as that is known.
+    pub fn are_there(&self) -> bool {
+        matches!(self, Files::Unread(_) | Files::Read(_))
     }
 
     /// Returns the blocks of the file at a path, as the first and their number; `None` if the
@@ -42,9 +53,12 @@ impl Files {
     /// Says why the file cannot be a namespace, and what to do.
     pub fn blocks(&self, path: &str) -> Result<Option<(u64, u64)>, String> {
         const BLOCK: u64 = BLOCK_BYTES as u64;
+        if contigfs::parts(path).is_none() {
+            return Err(NoExtent::Path.to_string());
+        }
         let system = match self {
             Files::Unseen => return Ok(None),
-            Files::Unread(why) => return Err(why.clone()),
+            Files::Absent(why) | Files::Unread(why) => return Err(why.clone()),
             Files::Read(system) => system,
         };
         let extent = system.extent(path).map_err(|why| why.to_string())?;
@@ -57,5 +71,38 @@ impl Files {
             ));
         }
         Ok(Some((extent.at / BLOCK, extent.bytes / BLOCK)))
+    }
+}
+
+/// Looks whether the volume of a device that was just opened has a file system. Two pages are read for
+/// that. Other devices have no `pages` to look at.
+pub(crate) fn look(spec: &Spec, pages: Option<impl Pages>) -> Files {
+    let foreseen = Files::foreseen(spec);
+    let (Files::Unseen, Some(mut pages)) = (&foreseen, pages) else { return foreseen };
+    let mut page = vec![0; COMMIT_PAGE_BYTES];
+    // One that cannot be read is none: a file system needs only the other one.
+    let mut is_one = |at| pages.read(at, &mut page).is_ok() && contigfs::is_superblock(&page);
+    match is_one(0) || is_one(1) {
+        true => Files::Unread(
+            "the files of its device were not read when the server opened it; start the server \
+             with the namespace in its configuration file"
+                .to_owned(),
+        ),
+        false => Files::Absent(
+            "the volume of its device has no file system; make one with `nearflash fs create`, or \
+             give the namespace `offset` and `size`"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Reads the file system of a volume, whose commits have so many pages at most.
+pub(crate) fn read(mut pages: impl Pages, commit_pages_max: usize) -> Files {
+    let mut seed = [0; 8];
+    io::random(&mut seed);
+    let seed = u64::from_ne_bytes(seed);
+    match contigfs::mount(&mut pages, &Settings { commit_pages_max, seed, read_only: true }) {
+        Ok(system) => Files::Read(Arc::new(system)),
+        Err(error) => Files::Unread(error.to_string()),
     }
 }

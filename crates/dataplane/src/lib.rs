@@ -19,7 +19,7 @@ mod volumes;
 pub use accounts::Accounts;
 pub use files::Files;
 pub use interface::{Chosen, Way};
-pub use medium::{Medium, fill_commit, read_files};
+pub use medium::{Medium, close, fill_commit, read_files};
 pub use orders::{DiskOrder, Inbox, Order, Orders};
 pub use places::{Disk, Places};
 pub use plan::Plan;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contigfs::{Image, Pages, Settings};
+use contigfs::{Image, Pages};
 use contract::{
-    BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, Completion, Device, REQUEST_BYTES_MAX, Range,
-    SizeClass, SlotTable, Status, Submission,
+    BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Chores, Command, Completion, Device, REQUEST_BYTES_MAX,
+    Range, SizeClass, SlotTable, Status, Submission,
 };
-use flash::{Decorated, Source, Spec};
-use io::{Clock, Owner, Reactor, Ring, carve};
+use flash::{Decorated, Spec};
+use io::{Clock, Owner, Reactor, Ring, SpinPolicy, carve, run};
 
-use crate::files::Files;
-use crate::volumes::{AnyDevice, Through, Volume};
+use crate::files;
+use crate::volumes::{AnyDevice, Through, Volume, rest};
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = COMMIT_PAGE_BYTES;
@@ -71,6 +71,11 @@ impl Medium {
         usize::from(self.device.geometry().commit_pages_max)
     }
 
+    /// Returns the work that the volume does of its own accord, and its space; `None` if it does none.
+    pub fn chores(&self) -> Option<Arc<dyn Chores>> {
+        self.volume.chores()
+    }
+
     /// Returns the volume and its queue, to serve.
     pub fn into_parts(self) -> (Volume, Decorated<AnyDevice>, Ring, Clock) {
         (self.volume, self.device, self.ring, self.clock)
@@ -78,9 +83,8 @@ impl Medium {
 
     /// Closes the volume in order.
     pub fn close(self) {
-        let (volume, device, ..) = self.into_parts();
-        drop(device);
-        volume.close();
+        let (volume, device, ring, clock) = self.into_parts();
+        close(&volume, device, &ring, &clock);
     }
 
     /// Makes all that was written durable.
@@ -123,39 +127,33 @@ impl Medium {
 }
 
 /// Reads the file system on a device if namespaces are files of it. No worker may have the device
-/// open. Without a file system, the reason is kept for whoever asks for a file.
+/// open. Where that fails, the reason is kept for whoever asks for a file.
 ///
 /// # Errors
-/// The device cannot be read at all. It is closed.
+/// There is no memory for a buffer.
 pub fn read_files(volume: Volume, are_wanted: bool) -> Result<Volume, String> {
-    if !are_wanted {
+    if !are_wanted || !volume.files_on_it().are_there() {
         return Ok(volume);
     }
-    if !matches!(volume.spec().source, Source::Ftl { .. }) {
-        let why = "its device can have no file system of contiguous files; name an `ftl:` device, or \
-                   give the namespace `offset` and `size`";
-        return Ok(volume.with_files(Files::Unread(why.to_owned())));
-    }
-    let mut seed = [0; 8];
-    io::random(&mut seed);
-    let mut medium = Medium::of(volume)?;
-    let settings = Settings {
-        commit_pages_max: medium.commit_pages_max(),
-        seed: u64::from_ne_bytes(seed),
-        read_only: true,
-    };
-    let files = match contigfs::mount(&mut medium, &settings) {
-        Ok(system) => Files::Read(Arc::new(system)),
-        Err(contigfs::Error::Nothing) => Files::Unread(
-            "the volume of its device has no file system; make one with `nearflash fs create`, or \
-             give the namespace `offset` and `size`"
-                .to_owned(),
-        ),
-        Err(error) => Files::Unread(error.to_string()),
-    };
-    let (volume, device, ..) = medium.into_parts();
-    drop(device);
-    Ok(volume.with_files(files))
+    let commit_pages_max = usize::from(volume.geometry().commit_pages_max);
+    let found = volume.still()?.map(|pages| files::read(pages, commit_pages_max));
+    Ok(match found {
+        Some(found) => volume.with_files(found),
+        None => volume,
+    })
+}
+
+/// Ends the queue of this thread to a device, once all that is under way below it has ended, and closes
+/// the device in order. No request may be in flight.
+pub fn close(volume: &Volume, queue: Decorated<AnyDevice>, ring: &Ring, clock: &Clock) {
+    end(queue, ring, clock);
+    volume.close();
+}
+
+fn end(mut queue: Decorated<AnyDevice>, ring: &Ring, clock: &Clock) {
+    run(ring, clock, SpinPolicy { spin: Duration::ZERO }, |now| {
+        rest([&mut queue].into_iter(), now)
+    });
 }
 
 /// Returns the blocks of pages.
@@ -205,5 +203,53 @@ pub fn fill_commit(buf: &mut Buf, pages: &[(u64, Image)]) {
     for ((page, image), (number, place)) in pages.iter().zip(places) {
         number.copy_from_slice(&page.to_le_bytes());
         place.copy_from_slice(&image[..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volumes::{FileMedia, member_options, open_member};
+    use flash::FtlWishes;
+
+    /// Pages of the member: 64 MiB.
+    const MEMBER_PAGES: u64 = 16_384;
+
+    /// Makes a volume on a file, and returns its spec.
+    fn made(folder: &tempfile::TempDir) -> Spec {
+        let path = folder.path().join("volume").display().to_string();
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MEMBER_PAGES * PAGE_BYTES as u64).unwrap();
+        let mut media = FileMedia::of(&open_member(&path, member_options(false)).unwrap()).unwrap();
+        let shape = crate::volumes::shape(&FtlWishes::default(), MEMBER_PAGES);
+        ftl::create(&mut media, &shape).unwrap();
+        format!("ftl:file:{path}").parse().unwrap()
+    }
+
+    fn is_clean(spec: &Spec) -> bool {
+        let path = spec.source.path().unwrap();
+        let file = open_member(path, member_options(true)).unwrap();
+        ftl::describe(&mut FileMedia::of(&file).unwrap()).unwrap().clean
+    }
+
+    /// A queue that ends with work of its device under way loses the volume. Who wants another queue is
+    /// told that, and the next opening recovers.
+    #[test]
+    fn a_lost_volume_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = made(&folder);
+        let mut medium = Medium::open(&spec).unwrap();
+        let slot = medium.slots.insert(()).unwrap();
+        medium
+            .device
+            .submit(medium.clock.now(), Submission { slot, command: Command::Flush, buf: None });
+        let (volume, queue, ring, _) = medium.into_parts();
+        drop(queue);
+        let again = volume.open_queue(&Through::Ring(&ring), DEVICE, 0).map(drop);
+        assert!(again.unwrap_err().contains("start the server anew"));
+        drop(volume);
+        assert!(!is_clean(&spec));
+        Medium::open(&spec).unwrap().close();
+        assert!(is_clean(&spec));
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use contract::{BufPool, ListenerId};
+use contract::{BufPool, ListenerId, Turn};
 use control::{Tenants, WorkerMailbox};
 use io::{
     Clock, EpollSockets, Listener, PacketSockets, Reactor, Sockets, SocketsConfig, SpinPolicy,
@@ -20,7 +21,10 @@ use crate::interface::{Chosen, Way};
 use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::sessions::ByListener;
-use crate::volumes::{Through, Volume, nothing};
+use crate::volumes::{Through, Volume, nothing, rest};
+
+/// The longest time for which a worker that has ended waits for the own work of its devices.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// The parts from which each worker of a server is built.
 pub struct Plan {
@@ -193,6 +197,13 @@ fn work<N: Way>(
         duty.attend(&mut worker, now, attach);
         let turn = worker.turn(now);
         duty.after(&mut worker, now, turn)
+    });
+    // A device's own work may be under way still, and only a queue at rest gives its volume back.
+    let until = plan.clock.now() + REST_MAX;
+    io::run(&reactor, &plan.clock, plan.spin, |now| {
+        let turn = rest(worker.ports().1, now).filter(|_| now < until)?;
+        let wake_at = turn.wake_at.map_or(until, |at| at.min(until));
+        Some(Turn { wake_at: Some(wake_at), ..turn })
     });
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{BLOCK_BYTES, Buf, Chores, Device, Geometry, SizeClass};
+use contract::{BLOCK_BYTES, Buf, Chores, Device, Geometry, Instant, SizeClass, Turn};
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
     Decorated, Decorations, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec,
@@ -17,7 +17,8 @@ use ftl::layout::PAGE_BYTES;
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, Ring, Waker, carve};
 
-use crate::files::Files;
+use crate::files::{self, Files};
+pub(crate) use translated::Still;
 use translated::Translated;
 pub use translated::TranslatedQueue;
 pub use translated::{
@@ -101,8 +102,10 @@ impl Volume {
                 Storage::Ftl(Translated::open(member, wishes, &spec.decorations)?)
             }
         };
-        let volume = Volume::of(storage, spec);
+        let mut volume = Volume::of(storage, spec);
         volume.check_asked_disk()?;
+        let found = files::look(spec, volume.still()?);
+        volume.files = found;
         Ok(volume)
     }
 
@@ -113,7 +116,8 @@ impl Volume {
             }
             _ => RangeLocks::new(),
         };
-        Volume { storage, locks: Arc::new(locks), spec: spec.clone(), files: Files::unread() }
+        let files = Files::foreseen(spec);
+        Volume { storage, locks: Arc::new(locks), spec: spec.clone(), files }
     }
 
     /// Opens the device of a spec that another process has open, through the files that it passes
@@ -185,6 +189,18 @@ impl Volume {
     /// Returns the device with the files that were found on it.
     pub(crate) fn with_files(self, files: Files) -> Volume {
         Volume { files, ..self }
+    }
+
+    /// Returns access to the pages of a volume of flash translation, which no worker may serve; `None`
+    /// for other devices.
+    ///
+    /// # Errors
+    /// There is no memory for a buffer.
+    pub(crate) fn still(&self) -> Result<Option<Still<'_>>, String> {
+        match &self.storage {
+            Storage::Ftl(volume) => volume.still().map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Returns true if any request holds a range exclusively, or waits for one.
@@ -341,6 +357,25 @@ impl Volume {
         };
         Ok(self.spec.decorations.wrap(queue, worker as u64))
     }
+}
+
+/// Has queues without requests end what is under way below them, and begin nothing. Returns `None` once
+/// they can be dropped, and otherwise when to call again.
+pub(crate) fn rest<'a>(
+    queues: impl Iterator<Item = &'a mut Decorated<AnyDevice>>,
+    now: Instant,
+) -> Option<Turn> {
+    let (mut is_over, mut wake_at) = (true, None);
+    for queue in queues {
+        // The spec's decorations are around the member of such a device.
+        let Decorated::Plain(AnyDevice::Ftl(outer)) = queue else { continue };
+        if outer.inner_at_rest().is_none_or(|inner| inner.quiesce(now)) {
+            continue;
+        }
+        is_over = false;
+        wake_at = [wake_at, outer.wake_at()].into_iter().flatten().min();
+    }
+    (!is_over).then_some(Turn { progressed: false, wake_at })
 }
 
 fn scratch(granularity: usize) -> Result<Vec<Buf>, String> {

@@ -112,6 +112,12 @@ impl<D: Device> Exclusive<D> {
         (self.inner, self.scratch)
     }
 
+    /// Returns the inner device if no request is in flight. Requests that are submitted to it
+    /// directly are not excluded from any range.
+    pub fn inner_at_rest(&mut self) -> Option<&mut D> {
+        self.ops.is_empty().then_some(&mut self.inner)
+    }
+
     /// Returns the largest number of blocks whose granules the inner device writes atomically,
     /// wherever the range starts. With `m` granules that is `(m − 1) · granule + 1`: the worst
     /// start is the last block of a granule.

@@ -50,7 +50,7 @@ pub use check::{Checked, Untouched, check};
 pub use command::{Busy, Command, Into, Op, REQUESTS_MAX, Reply, Request, Settings, Token};
 pub use error::Error;
 pub use geometry::{BATCH_PAGES_MAX, Geometry, MEMBERS_MAX, SEGMENT_PAGES, Shape};
-pub use media::{DeviceMedia, close};
+pub use media::{DeviceMedia, close, read};
 pub use open::{Described, Media, Opened, create, describe, open};
 pub use policy::{Placement, Policy, Victims};
 pub use queue::Queue;

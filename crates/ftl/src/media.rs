@@ -12,7 +12,9 @@ use contract::{
 use crate::command::{Op, Token};
 use crate::error::Error;
 use crate::layout::PAGE_BYTES;
+use crate::map::{POISONED, UNMAPPED};
 use crate::open::Media;
+use crate::reads::follows;
 use crate::volume::Volume;
 
 /// Number of blocks of a page.
@@ -103,6 +105,43 @@ impl<D: Device> Media for DeviceMedia<D> {
     fn flush(&mut self, member: usize) -> Result<(), Status> {
         self.carry_out(member, Asked::Flush)
     }
+}
+
+/// Reads whole pages of a volume that no queue serves, from page `page` on. Pages without data are
+/// zeroes. The volume begins no work for that.
+///
+/// # Errors
+/// A page is lost or lies beyond the volume, or a member fails.
+pub fn read<M: Media>(
+    media: &mut M,
+    volume: &Volume,
+    page: u64,
+    into: &mut [u8],
+) -> Result<(), Status> {
+    let store = &volume.store;
+    let end = page + (into.len() / PAGE_BYTES) as u64;
+    if end > u64::from(store.geometry.pages) {
+        return Err(Status::OutOfRange);
+    }
+    let (mut page, end, mut rest) = (page as u32, end as u32, into);
+    while page < end {
+        let place = store.map.place(page);
+        let mut run = 1;
+        while page + run < end && follows(store, place, run, page + run) {
+            run += 1;
+        }
+        let (part, behind) = rest.split_at_mut(run as usize * PAGE_BYTES);
+        match place {
+            POISONED => return Err(Status::MediaError),
+            UNMAPPED => part.fill(0),
+            _ => {
+                let (member, at) = store.locate(place);
+                media.read(usize::from(member), at, part)?;
+            }
+        }
+        (page, rest) = (page + run, behind);
+    }
+    Ok(())
 }
 
 /// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if an

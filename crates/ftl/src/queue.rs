@@ -136,6 +136,44 @@ impl<D: Device> Queue<D> {
         self.is_at_rest().then_some(self.volume)
     }
 
+    /// Takes in what the members have ended and begins nothing, neither requests nor work of the
+    /// volume's own. Returns `true` once no member has a command. The volume keeps the commands that
+    /// it has not sent, for the next queue or for its [close](crate::close).
+    ///
+    /// A queue without requests in flight is [at rest](Queue::is_at_rest) then.
+    pub fn quiesce(&mut self, now: Instant) -> bool {
+        if let Some(command) = self.held.take() {
+            self.volume.store.commands.push_front(command);
+        }
+        self.members.iter_mut().for_each(|member| member.kick(now));
+        let mut ended = core::mem::take(&mut self.ended);
+        self.take_in(now, &mut ended);
+        self.ended = ended;
+        self.sent.is_empty()
+    }
+
+    /// Takes in what the members have ended. Appends the ended requests that were at a member as they
+    /// are to `done`. Returns `true` if there was anything.
+    fn take_in(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
+        let mut landed = core::mem::take(&mut self.done);
+        for member in &mut self.members {
+            member.poll(now, &mut landed);
+        }
+        let any = !landed.is_empty();
+        for Completion { slot, status, buf } in landed.drain(..) {
+            match self.sent.remove(slot) {
+                Sent::Command(errand) => self.land(&errand, status, buf),
+                Sent::Read(slot, pin) => {
+                    pin.end(&mut self.volume.store);
+                    self.passed -= 1;
+                    done.push(Completion { slot, status, buf });
+                }
+            }
+        }
+        self.done = landed;
+        any
+    }
+
     /// Passes waiting requests to the volume, as many as it accepts.
     fn admit(&mut self) {
         while let Some(&slot) = self.readers.front() {
@@ -389,25 +427,10 @@ impl<D: Device> Device for Queue<D> {
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        let mut landed = core::mem::take(&mut self.done);
-        for member in &mut self.members {
-            member.poll(now, &mut landed);
-        }
-        if !landed.is_empty() {
-            for Completion { slot, status, buf } in landed.drain(..) {
-                match self.sent.remove(slot) {
-                    Sent::Command(errand) => self.land(&errand, status, buf),
-                    Sent::Read(slot, pin) => {
-                        pin.end(&mut self.volume.store);
-                        self.passed -= 1;
-                        done.push(Completion { slot, status, buf });
-                    }
-                }
-            }
+        if self.take_in(now, done) {
             self.pump(now);
             self.members.iter_mut().for_each(|member| member.kick(now));
         }
-        self.done = landed;
         done.append(&mut self.ended);
     }
 

@@ -144,7 +144,7 @@ impl Pin {
 
 /// Returns `true` if the logical page `next` lies behind the `run` pages from `place`, in one
 /// segment, or if all of them are unmapped.
-fn follows(store: &Store, place: u32, run: u32, next: u32) -> bool {
+pub(crate) fn follows(store: &Store, place: u32, run: u32, next: u32) -> bool {
     let after = store.map.place(next);
     match place {
         UNMAPPED => after == UNMAPPED,

@@ -4,6 +4,7 @@ use contigfs::{
     Answer, Applied, Caller, Errno, FileSystem, Ino, Operation, ROOT, Reply, S_IFDIR, S_IFREG,
     Settings, parts, settle,
 };
+use contract::Status;
 use dataplane::Medium;
 use flash::{Spec, size_text};
 
@@ -11,6 +12,9 @@ use crate::maintain::{now, seed};
 
 /// Permissions of a new file: those of its owner.
 const FILE_MODE: u32 = 0o600;
+
+/// Free pages of a volume below which its file system takes no more names.
+const COMMIT_PAGES_MIN: u64 = 256;
 
 /// Permissions of a new folder.
 const FOLDER_MODE: u32 = 0o755;
@@ -48,7 +52,8 @@ fn mount(medium: &mut Medium, read_only: bool) -> Result<FileSystem, String> {
     contigfs::mount(medium, &settings).map_err(|error| error.to_string())
 }
 
-/// Prints a line for each regular file: its size, its first byte in the volume, its path.
+/// Prints a line for each regular file: its size, its first byte in the volume, its path. The files of
+/// a folder come by their names, and before those of the folders in it.
 fn print_files(fs: &FileSystem, print: &dyn Fn(&str)) {
     let mut folders = vec![(ROOT, String::new())];
     while let Some((folder, path)) = folders.pop() {
@@ -61,14 +66,12 @@ fn print_files(fs: &FileSystem, print: &dyn Fn(&str)) {
             true
         });
         read.expect("it is a directory");
-        below.sort_by(|one, other| other.2.cmp(&one.2));
-        for (kind, ino, path) in below {
-            match kind {
-                S_IFDIR => folders.push((ino, path)),
-                S_IFREG => print(&line(fs, ino, &path)),
-                _ => {}
-            }
-        }
+        below.sort_by(|one, other| one.2.cmp(&other.2));
+        let files = below.iter().filter(|(kind, ..)| *kind == S_IFREG);
+        files.for_each(|(_, ino, path)| print(&line(fs, *ino, path)));
+        // The last that is pushed is the next one.
+        let further = below.into_iter().rev().filter(|(kind, ..)| *kind == S_IFDIR);
+        folders.extend(further.map(|(_, ino, path)| (ino, path)));
     }
 }
 
@@ -100,15 +103,21 @@ impl<'a> Editor<'a> {
         let name = names.pop().expect("a path has a part").as_bytes();
         let mut folder = ROOT;
         for part in names {
-            folder = self.folder(folder, part).map_err(|why| format!("{path}: {part}: {why}"))?;
+            folder = self
+                .folder(folder, part)
+                .map_err(|errno| format!("{path}: {part}: {}", self.advice(errno)))?;
         }
-        let failed = |errno: Errno| format!("{path}: {}", advice(errno, bytes));
         let made = Operation::Make { parent: folder, name, mode: S_IFREG | FILE_MODE, rdev: 0 };
-        let ino = self.entry(made).map_err(failed)?;
+        let ino = self.entry(made).map_err(|errno| format!("{path}: {}", self.advice(errno)))?;
         if let Err(errno) = self.fill(ino, bytes) {
+            let why = match errno {
+                Errno::FBIG => too_large(bytes),
+                Errno::NOSPC if !self.is_full() => too_large(bytes),
+                errno => self.advice(errno),
+            };
             // An empty file of this name would be in the way of the next try.
             let _ = self.carry_out(Operation::Unlink { parent: folder, name });
-            return Err(failed(errno));
+            return Err(format!("{path}: {why}"));
         }
         let extent = self.fs.extent_of(ino).expect("it has bytes now");
         Ok(extent.at)
@@ -151,7 +160,10 @@ impl<'a> Editor<'a> {
     fn carry_out(&mut self, operation: Operation) -> Result<Answer, Errno> {
         loop {
             let reply = self.apply(operation)?;
-            settle(&mut self.fs, self.medium).map_err(|_| Errno::IO)?;
+            settle(&mut self.fs, self.medium).map_err(|error| match error {
+                contigfs::Error::Failed(Status::NoSpace) => Errno::NOSPC,
+                _ => Errno::IO,
+            })?;
             match reply {
                 Reply::Answer(answer, _) => return Ok(answer),
                 Reply::Again(_) => {}
@@ -160,25 +172,49 @@ impl<'a> Editor<'a> {
         }
     }
 
+    /// Returns `true` if the volume has no space for more metadata.
+    fn is_full(&self) -> bool {
+        self.fs.statistics().pages_free < COMMIT_PAGES_MIN
+    }
+
+    /// Returns an error of making a file or folder, with what to do.
+    fn advice(&self, errno: Errno) -> String {
+        let why = match errno {
+            Errno::EXIST => {
+                "there is something of this name already; choose another path, or mount the file system \
+                 and change it"
+            }
+            Errno::NOTDIR => "it is no directory; check the path",
+            Errno::NOSPC if self.fs.statistics().inodes_free == 0 => {
+                "the file system has as many files and folders as it can; remove some, or make it anew \
+                 with more (`nearflash fs create --files`)"
+            }
+            Errno::NOSPC if self.is_full() => {
+                "the volume is full; mount the file system and remove files"
+            }
+            Errno::NOSPC => {
+                "the file system has no space for another file; mount it and remove some, or make a \
+                 larger volume (`ftl.virtual`)"
+            }
+            other => return other.to_string(),
+        };
+        why.to_owned()
+    }
+
     fn apply(&mut self, operation: Operation) -> Applied {
+        if let Some(room) = self.medium.chores() {
+            self.fs.set_room(room.pages(), room.room());
+        }
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         self.fs.apply(now(), &Caller { uid, gid, groups: &[] }, operation)
     }
 }
 
-/// Returns an error of making a file, with what to do.
-fn advice(errno: Errno, bytes: u64) -> String {
-    match errno {
-        Errno::EXIST => {
-            "there is something of this name already; choose another path, or mount the \
-                         file system and change it"
-                .to_owned()
-        }
-        Errno::NOSPC | Errno::FBIG => format!(
-            "the volume's space has no place for {} in a row; choose a smaller size, remove files, or \
-             make a larger volume (`ftl.virtual`)",
-            size_text(bytes)
-        ),
-        other => other.to_string(),
-    }
+/// Returns the error that the space for files has no place of this size, with what to do.
+fn too_large(bytes: u64) -> String {
+    format!(
+        "the volume's space has no place for {} in a row; choose a smaller size, remove files, or make a \
+         larger volume (`ftl.virtual`)",
+        size_text(bytes)
+    )
 }

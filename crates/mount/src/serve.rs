@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 
 use contigfs::{FileSystem, Settings};
 use contract::BufPool;
-use dataplane::{Medium, Volume};
+use dataplane::{Medium, Volume, close};
 use io::fuse::{Channel, mounted, unmount};
 use io::{SpinPolicy, carve, run};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -150,8 +150,7 @@ fn serve(
     run(&ring, &clock, SpinPolicy { spin: args.spin() }, |at| engine.turn(at, now()));
     let has_flushed = engine.has_flushed();
     let (channel, device, fs) = engine.into_parts();
-    drop(device);
-    volume.close();
+    close(&volume, device, &ring, &clock);
     match channel.failure() {
         Some(error) => Err(format!("the kernel has refused a message: {error}")),
         None if fs.is_read_only() && !args.read_only => {

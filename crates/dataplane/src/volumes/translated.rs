@@ -2,7 +2,7 @@
 //! queue of the one worker that serves them.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::{
     BLOCK_BYTES, BufPool, Chores, Command, Completion, Device, Geometry, Instant, Status,
@@ -28,14 +28,24 @@ const SEGMENTS: u64 = 512;
 pub const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
-/// The slot that holds a volume while no worker serves it.
-type Home = Arc<Mutex<Option<ftl::Volume>>>;
+/// The message by which a queue to a volume is refused that nobody has any more.
+const LOST: &str = "the last queue to the `ftl:` device ended with requests under way, so the volume has \
+                    to be recovered; start the server anew";
+
+/// The volume, if it is at home: the place where it is while no worker serves it.
+enum Home {
+    Here(Box<ftl::Volume>),
+    /// A queue has it.
+    Away,
+    /// A queue has ended that could not give it back.
+    Lost,
+}
 
 /// A volume of flash translation over one member.
 pub(super) struct Translated {
     member: Member,
     geometry: Geometry,
-    home: Home,
+    home: Arc<Mutex<Home>>,
     chores: Arc<dyn Chores>,
 }
 
@@ -61,7 +71,16 @@ pub(super) enum MemberQueue {
 /// The queue of the worker that serves a volume. Dropping it returns the volume.
 pub struct TranslatedQueue {
     queue: Option<ftl::Queue<Decorated<MemberQueue>>>,
-    home: Home,
+    home: Arc<Mutex<Home>>,
+}
+
+/// The pages of a volume that no worker serves, read by calls that wait. The volume does nothing of
+/// its own accord meanwhile.
+pub(crate) struct Still<'a> {
+    home: MutexGuard<'a, Home>,
+    /// `None` for memory, which has no file from an earlier time.
+    media: Option<FileMedia>,
+    pages: u64,
 }
 
 impl std::fmt::Debug for Translated {
@@ -271,7 +290,8 @@ impl Translated {
             read_only: false,
         };
         let chores = volume.chores();
-        Ok(Translated { member, geometry, home: Arc::new(Mutex::new(Some(volume))), chores })
+        let home = Arc::new(Mutex::new(Home::Here(Box::new(volume))));
+        Ok(Translated { member, geometry, home, chores })
     }
 
     /// Returns the work that the volume does of its own accord.
@@ -289,8 +309,29 @@ impl Translated {
         matches!(self.member, Member::File(_))
     }
 
-    fn take_home(&self) -> Option<ftl::Volume> {
-        self.home.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the volume from home, if it is there.
+    fn take(&self) -> Option<Box<ftl::Volume>> {
+        let mut home = lock(&self.home);
+        match std::mem::replace(&mut *home, Home::Away) {
+            Home::Here(volume) => Some(volume),
+            other => {
+                *home = other;
+                None
+            }
+        }
+    }
+
+    /// Returns access to the pages of the volume, which no worker may serve.
+    ///
+    /// # Errors
+    /// There is no memory for a buffer.
+    pub(super) fn still(&self) -> Result<Still<'_>, String> {
+        let media = match &self.member {
+            Member::File(file) => Some(FileMedia::of(file)?),
+            Member::Mem(_) | Member::Sim(_) => None,
+        };
+        let pages = self.geometry.blocks * BLOCK_BYTES as u64 / PAGE_BYTES as u64;
+        Ok(Still { home: lock(&self.home), media, pages })
     }
 
     /// Opens the queue of the worker that serves the volume.
@@ -303,7 +344,10 @@ impl Translated {
         n: usize,
         decorations: &Decorations,
     ) -> Result<TranslatedQueue, String> {
-        let volume = self.take_home().ok_or(ONE_WORKER)?;
+        let volume = *self.take().ok_or_else(|| match &*lock(&self.home) {
+            Home::Lost => LOST,
+            _ => ONE_WORKER,
+        })?;
         let queue = match &self.member {
             Member::Mem(memory) => MemberQueue::Mem(memory.open_queue()),
             Member::Sim(flash) => MemberQueue::Sim(flash.open_queue()),
@@ -326,9 +370,9 @@ impl Translated {
 
     /// Closes the volume in order, if no worker serves it, so that the next start recovers nothing.
     pub(super) fn close(&self) {
-        let (Member::File(file), Some(volume)) = (&self.member, self.take_home()) else { return };
+        let (Member::File(file), Some(volume)) = (&self.member, self.take()) else { return };
         let closed = FileMedia::of(file).and_then(|mut media| {
-            let closed = ftl::close(&mut media, volume).map_err(|error| error.to_string())?;
+            let closed = ftl::close(&mut media, *volume).map_err(|error| error.to_string())?;
             closed.then_some(()).ok_or_else(|| "it is read-only".to_owned())
         });
         if let Err(error) = closed {
@@ -374,12 +418,53 @@ impl TranslatedQueue {
     fn queue(&mut self) -> &mut ftl::Queue<Decorated<MemberQueue>> {
         self.queue.as_mut().expect("the queue is there until it is dropped")
     }
+
+    /// Takes in what the member has ended, and begins nothing. Returns `true` once the queue can be
+    /// dropped: see [`ftl::Queue::quiesce`].
+    pub(super) fn quiesce(&mut self, now: Instant) -> bool {
+        self.queue().quiesce(now)
+    }
+}
+
+/// Locks a volume's home. No holder leaves it halfway.
+fn lock(home: &Mutex<Home>) -> MutexGuard<'_, Home> {
+    home.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl contigfs::Pages for Still<'_> {
+    fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Status> {
+        match (&mut self.media, &*self.home) {
+            (Some(media), Home::Here(volume)) => ftl::read(media, volume, at, into),
+            (None, Home::Here(_)) => {
+                into.fill(0);
+                Ok(())
+            }
+            _ => Err(Status::Internal),
+        }
+    }
+
+    fn commit(&mut self, _pages: &[(u64, contigfs::Image)]) -> Result<(), Status> {
+        Err(Status::ReadOnly)
+    }
+
+    fn discard(&mut self, _at: u64, _pages: u64) -> Result<(), Status> {
+        Err(Status::ReadOnly)
+    }
 }
 
 impl Drop for TranslatedQueue {
     fn drop(&mut self) {
         let volume = self.queue.take().and_then(ftl::Queue::into_volume);
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = volume;
+        if volume.is_none() {
+            tracing::warn!(
+                "a queue to an `ftl:` device ended with requests under way; the next start recovers it"
+            );
+        }
+        *lock(&self.home) = volume.map_or(Home::Lost, |volume| Home::Here(Box::new(volume)));
     }
 }
 

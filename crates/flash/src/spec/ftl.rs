@@ -18,15 +18,19 @@ pub struct FtlWishes {
     pub streams: Option<u8>,
     /// `ftl.virtual=1TiB`: the size of a thin volume in bytes, a multiple of 4 KiB.
     pub virtual_bytes: Option<u64>,
+    /// `ftl.files=ignore`: the volume is served as if it had no file system. This option has no part
+    /// in the shape.
+    pub ignores_files: bool,
 }
 
 const SPARE_FORM: &str = "a percentage from 2% to 400%, like 10%";
 const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
 const STREAMS_FORM: &str = "1, 3 or 6";
 const VIRTUAL_FORM: &str = "a multiple of 4KiB below 16TiB, like 1TiB";
+const FILES_FORM: &str = "ignore";
 
 /// The keys of the options of `ftl:` devices, for error messages.
-pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams, ftl.virtual";
+pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams, ftl.virtual, ftl.files";
 
 impl FtlWishes {
     /// Returns `true` if no option is set.
@@ -60,6 +64,10 @@ impl FtlWishes {
                 let fits = |bytes: &u64| bytes.is_multiple_of(4096) && (1..1 << 44).contains(bytes);
                 self.virtual_bytes = Some(bytes.filter(fits).ok_or_else(|| bad(VIRTUAL_FORM))?);
             }
+            "ftl.files" => match value {
+                FILES_FORM => self.ignores_files = true,
+                _ => return Err(bad(FILES_FORM)),
+            },
             _ => {
                 let scheme = "ftl".to_owned();
                 return Err(SpecError::UnknownKey { scheme, key: key.to_owned() });
@@ -123,7 +131,7 @@ mod tests {
     #[test]
     fn options_of_the_member_and_of_the_volume() {
         let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6\
-                    &ftl.segment=4MiB&ftl.virtual=1TiB";
+                    &ftl.segment=4MiB&ftl.virtual=1TiB&ftl.files=ignore";
         let Spec { source, decorations } = spec(text);
         let member =
             Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30), disk: None });
@@ -132,6 +140,7 @@ mod tests {
             segment_bytes: Some(4 << 20),
             streams: Some(6),
             virtual_bytes: Some(1 << 40),
+            ignores_files: true,
         };
         assert_eq!(source, Source::Ftl { member, wishes });
         assert_eq!(source.path(), Some("./a"));
@@ -150,12 +159,18 @@ mod tests {
         assert_eq!(
             complaint("ftl:mem:1GiB?ftl.spar=10%"),
             "unknown option `ftl.spar` of a `ftl:` device; known: ftl.spare, ftl.segment, \
-             ftl.streams, ftl.virtual, delay, fail_reads, fail_writes, seed"
+             ftl.streams, ftl.virtual, ftl.files, delay, fail_reads, fail_writes, seed"
         );
         for bad in ["ftl:null:1GiB", "ftl:ftl:mem:1GiB"] {
             assert!(complaint(bad).contains("cannot be the member of an `ftl:` device"), "{bad}");
         }
-        for bad in ["ftl.segment=3MiB", "ftl.segment=16KiB", "ftl.streams=2", "ftl.virtual=16TiB"] {
+        for bad in [
+            "ftl.segment=3MiB",
+            "ftl.segment=16KiB",
+            "ftl.streams=2",
+            "ftl.virtual=16TiB",
+            "ftl.files=none",
+        ] {
             let text = alloc::format!("ftl:mem:1G?{bad}");
             assert!(complaint(&text).contains("; expected "), "{bad}");
         }

@@ -484,3 +484,79 @@ fn a_read_of_pages_that_lie_side_by_side_goes_to_the_member_at_once() {
         assert_eq!(read, pages);
     }
 }
+
+/// Fills a volume evenly, so that its free segments are few, and returns its media closed in order.
+fn filled_evenly() -> Bed {
+    let shape = Shape { spare_per_mille: 100, ..shape_of(4096).0 };
+    let bed = Bed { memory: MemVolume::new(20_000 * PAGE_BLOCKS) };
+    create(&mut bed.media(), &shape).unwrap();
+    let mut queue = bed.queue(64);
+    let pages = queue.geometry().blocks / PAGE_BLOCKS;
+    let mut chance = flash::Chance::new(1);
+    for page in 0..3 * pages {
+        let page = if page < pages { page } else { chance.within(0..=pages - 1) };
+        let write = Asked::Write { range: range(page, 1), fua: false };
+        assert_eq!(run(&mut queue, write, &[page as u8; PAGE_BYTES]).0, Status::Ok);
+    }
+    settle(&mut queue);
+    assert_eq!(close(&mut bed.media(), queue.into_volume().unwrap()), Ok(true));
+    bed
+}
+
+/// Ends what is at the members. Returns the number of times that the queue had to be asked.
+fn settle<D: Device>(queue: &mut Queue<D>) -> usize {
+    (1..1000).find(|_| queue.quiesce(Instant::ZERO)).expect("members end what they have")
+}
+
+/// A volume that was written evenly is short of free segments when it is opened, so it collects from
+/// the first turn on. Its one reader gives it back without waiting for the end of that, and the next
+/// queue, the close and the check find everything.
+#[test]
+fn a_volume_that_collects_is_given_back_and_goes_on() {
+    let bed = filled_evenly();
+    let mut queue = bed.queue(64);
+    let before = queue.volume.report();
+    let mut tries = 0;
+    while queue.is_at_rest() {
+        tries += 1;
+        assert!(tries < 1000, "nothing is collected: {:?}", queue.volume.report());
+        assert_eq!(run(&mut queue, Asked::Read(range(tries, 1)), &[]).0, Status::Ok);
+    }
+    assert!(settle(&mut queue) > 1 || queue.is_at_rest());
+    let unsent = queue.volume.store.commands.len();
+    let volume = queue.into_volume().expect("nothing is at a member");
+    let member = bed.memory.open_queue_of(64);
+    let pool = pool(&volume.geometry());
+    let mut queue = Queue::new(volume, vec![member], pool);
+    let pages = queue.geometry().blocks / PAGE_BLOCKS;
+    for page in 0..pages {
+        let write = Asked::Write { range: range(page, 1), fua: false };
+        assert_eq!(run(&mut queue, write, &[page as u8; PAGE_BYTES]).0, Status::Ok, "{unsent}");
+    }
+    assert!(queue.volume.report().moved_pages > before.moved_pages, "it collects again");
+    settle(&mut queue);
+    let volume = queue.into_volume().expect("nothing is at a member");
+    let mut page = vec![0; 3 * PAGE_BYTES];
+    crate::read(&mut bed.media(), &volume, pages - 3, &mut page).unwrap();
+    let marks: Vec<u8> = page.chunks(PAGE_BYTES).map(|page| page[77]).collect();
+    assert_eq!(marks, [3, 2, 1].map(|behind| (pages - behind) as u8));
+    let beyond = crate::read(&mut bed.media(), &volume, pages - 2, &mut page);
+    assert_eq!(beyond, Err(Status::OutOfRange));
+    assert!(crate::check(&mut bed.media(), &volume).unwrap().is_sound());
+    assert_eq!(close(&mut bed.media(), volume), Ok(true));
+    assert!(bed.open().1, "it was closed in order");
+}
+
+#[test]
+fn pages_of_a_volume_at_rest_are_read_wherever_they_lie() {
+    let bed = Bed::new(4096);
+    let mut queue = bed.queue(64);
+    write_pages(&mut queue, 10, 4);
+    write_pages(&mut queue, 12, 1);
+    settle(&mut queue);
+    let volume = queue.into_volume().unwrap();
+    let mut bytes = vec![9; 6 * PAGE_BYTES];
+    crate::read(&mut bed.media(), &volume, 9, &mut bytes).unwrap();
+    let read: Vec<u8> = bytes.chunks(PAGE_BYTES).map(|page| page[100]).collect();
+    assert_eq!(read, [0, 10, 11, 12, 13, 0]);
+}

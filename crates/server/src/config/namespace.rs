@@ -183,17 +183,25 @@ impl Config {
         names: &[String],
         rooms: &[Room],
     ) -> Result<(), Mistake> {
-        let device = &config.device;
-        let room = names.iter().position(|name| name == device).map(|at| &rooms[at]);
-        let has_files =
-            room.is_some_and(|room| room.files.are_read()) || self.exports_files_of(device);
-        if !has_files || config.file.is_some() || config.read_only {
+        if config.file.is_some() || config.read_only {
             return Ok(());
         }
-        let error = format!(
-            "device {device:?} serves files, and this namespace could overwrite their file system; name \
-             a `file`, or make it `read_only`"
-        );
+        let device = &config.device;
+        let room = names.iter().position(|name| name == device).map(|at| &rooms[at]);
+        let error = if self.exports_files_of(device) {
+            format!(
+                "device {device:?} serves files, and this namespace could overwrite their file system; \
+                 name a `file`, or make it `read_only`"
+            )
+        } else if room.is_some_and(|room| room.files.are_there()) {
+            format!(
+                "device {device:?} has a file system, which this namespace could overwrite; name a \
+                 `file`, or make it `read_only`; if nobody needs the files any more, give the device's \
+                 `spec` the option `ftl.files=ignore`"
+            )
+        } else {
+            return Ok(());
+        };
         Err(("read_only", error))
     }
 }
@@ -281,13 +289,35 @@ mod tests {
         assert_eq!(found[0].file.as_deref(), Some("/disk"));
         let again = found[0].spec("d");
         assert_eq!((again.file.as_deref(), again.size, &*again.offset), (Some("/disk"), None, "0"));
-        let why = Files::Unread("no files are here".to_owned());
+        let why = Files::Absent("no files are here".to_owned());
         let config = format!("[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n{file}");
         let refused = Config::parse(&config)
             .unwrap()
             .spaces(&[Room { files: why, ..Room::of_blocks(BLOCKS) }]);
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("\"/disk\": no files are here"), "{said}");
+    }
+
+    /// The last `file` taken out of a configuration leaves a namespace of the whole device, or one that
+    /// names a range, in the place of the file.
+    #[test]
+    fn a_file_system_is_not_served_for_writing_unless_that_is_said() {
+        let said = |files: Files, more: &str| {
+            let config = format!("[[device]]\nname = \"d\"\nspec = \"ftl:file:./d\"\n{more}");
+            let room = Room { files, ..Room::of_blocks(BLOCKS) };
+            let found = Config::parse(&config).unwrap().spaces(&[room]);
+            found.map(|spaces| spaces.len()).map_err(|mistakes| mistakes.to_string())
+        };
+        let range = "[[namespace]]\ndevice = \"d\"\nsize = \"1MiB\"\n";
+        for more in ["", range] {
+            let refused = said(Files::Unread("not read".to_owned()), more).unwrap_err();
+            assert!(refused.contains("device \"d\" has a file system"), "{refused}");
+            assert!(refused.contains("ftl.files=ignore"), "{refused}");
+            assert_eq!(said(Files::Absent("none".to_owned()), more), Ok(1));
+            assert_eq!(said(Files::Unseen, more), Ok(1));
+        }
+        let read_only = format!("{range}read_only = true\n");
+        assert_eq!(said(Files::Unread("not read".to_owned()), &read_only), Ok(1));
     }
 
     #[test]

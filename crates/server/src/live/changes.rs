@@ -119,7 +119,29 @@ impl Changes {
                 ));
             }
         }
+        lines.extend(self.other_files(base));
         lines
+    }
+
+    /// Returns a line for each namespace that is another file by the configuration, or none.
+    fn other_files(&self, base: &Config) -> Vec<String> {
+        let said = base.numbered_namespaces();
+        let line = |(number, changed): (&u16, &Option<Namespace>)| {
+            let file = changed.as_ref()?.file.as_ref()?;
+            let is_it = |one: &&Namespace| one.number == Some(*number);
+            let configured = said.iter().find(is_it).and_then(|one| one.file.as_ref());
+            let words = match configured {
+                Some(other) if other == file => return None,
+                Some(other) => format!("the file {other:?}"),
+                None => "no file".to_owned(),
+            };
+            Some(format!(
+                "namespace {number} is the file {file:?}, which the state file holds since the namespace \
+                 was changed by an operator; the configuration names {words} for it, which does not \
+                 count; change the state with `nearflash state import`"
+            ))
+        };
+        self.namespaces.iter().filter_map(line).collect()
     }
 
     /// Returns a configuration with these changes applied, and with its default numbers and names
@@ -297,6 +319,28 @@ mod tests {
         let text = "[[subsystem]]\nana = [{ listener = 9, state = \"inaccessible\" }]\n";
         let said = Changes::default().made_to(&Config::parse(text).unwrap());
         assert_eq!(said.subsystem[0].ana.len(), 1);
+    }
+
+    #[test]
+    fn a_stored_path_that_is_not_the_configured_one_is_told() {
+        let config = |files: &[&str]| {
+            let one = |file| format!("[[namespace]]\ndevice = \"d\"\nfile = \"{file}\"\n");
+            let device = "[[device]]\nname = \"d\"\nspec = \"ftl:file:./d\"\n".to_owned();
+            Config::parse(&(device + &files.iter().map(one).collect::<String>())).unwrap()
+        };
+        let base = config(&["/one", "/two"]);
+        let changed =
+            base.numbered_namespaces().into_iter().map(|one| (one.number.unwrap(), Some(one)));
+        let changes = Changes { namespaces: changed.collect(), ..Changes::default() };
+        assert_eq!(changes.dormant(&base), Vec::<String>::new());
+        let told = changes.dormant(&config(&["/one", "/two.old"]));
+        assert!(
+            told.len() == 1 && told[0].contains("namespace 2 is the file \"/two\""),
+            "{told:?}"
+        );
+        assert!(told[0].contains("names the file \"/two.old\""), "{told:?}");
+        let told = changes.dormant(&config(&["/one"]));
+        assert!(told.len() == 1 && told[0].contains("names no file"), "{told:?}");
     }
 
     #[test]

@@ -112,11 +112,13 @@ impl Namespaces<'_> {
     }
 
     /// Writes the settings of a namespace into the changes, with the sizes of all others on its
-    /// device: a namespace without a configured size would otherwise change with the device.
+    /// device: a namespace without a configured size would otherwise change with the device. The size
+    /// of a file does not, and its path stays the configuration's to say.
     pub(super) fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
         let device = self.0.ground.places.name(space.place.device);
+        let is_other = |other: &&Space| other.number != space.number && other.file.is_none();
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
-        for one in others.filter(|other| other.number != space.number).chain([space]) {
+        for one in others.filter(is_other).chain([space]) {
             changes.namespaces.insert(one.number.0, Some(one.spec(&device)));
         }
     }

@@ -84,7 +84,7 @@ impl Draft {
             let tenants = tenancy::tenants(&needs, clock_of(clock), mistakes);
             let room = |(room, spec): (Room, &Spec)| {
                 let grows = beside.grows && is_file(spec, room.blocks);
-                Room { grows, ..room }
+                Room { grows, files: Files::foreseen(spec), ..room }
             };
             let rooms: Vec<Room> = rooms(&blocks).zip(&specs).map(room).collect();
             let (_, spaces) = parts_or(base, config, &listen, &rooms, &tenants, mistakes);

@@ -50,6 +50,14 @@ impl Files {
         )
     }
 
+    /// Launches a server of the device, whose spec has these options too.
+    fn launch_all(&self, options: &str, more: &str) -> Launch {
+        Launch::config(&format!(
+            "[[device]]\nname = \"d\"\nspec = \"{}{options}\"\n{more}",
+            self.spec
+        ))
+    }
+
     fn launch(&self, keys: &str, more: &str) -> Launch {
         Launch::config(&self.config(keys, more))
     }
@@ -141,6 +149,10 @@ fn what_cannot_be_a_namespace_is_refused_with_advice() {
     assert!(said.contains("could overwrite"), "{said}");
     let said = files.fs("allocate", &["/vm/disk.img", "1MiB"]).unwrap_err();
     assert!(said.contains("already"), "{said}");
+    files.fs("allocate", &["/a", "512B"]).unwrap();
+    let all = files.fs("list", &[]).unwrap();
+    let paths: Vec<_> = all.lines().filter_map(|line| line.rsplit('\t').next()).collect();
+    assert_eq!(paths, ["/a", "/odd", "/vm/disk.img"]);
     let said = files.fs("allocate", &["/vm/large.img", "1TiB"]).unwrap_err();
     assert!(said.contains("no place"), "{said}");
     let said = files.fs("allocate", &["large.img", "1MiB"]).unwrap_err();
@@ -198,6 +210,59 @@ fn what_is_changed_live_stays_a_file_and_further_files_come_by_a_reload() {
     let server = place.configured().start();
     let told = place.client().read::<Namespaces>().unwrap().namespaces;
     let told: Vec<_> = told.iter().map(|one| (&*one.name, (one.bytes, one.offset))).collect();
+    assert_eq!(told, [("first", places[0]), ("two", places[1])]);
+    stop(server);
+}
+
+/// The steps of an operator who stops exporting: the namespace of the file goes, and with it all
+/// namespaces of the configuration, so that the whole volume would take its number.
+#[test]
+fn a_volume_of_files_is_not_exported_for_writing_unless_that_is_said() {
+    let files = Files::new();
+    files.fs("allocate", &["/disk.img", "1MiB"]).unwrap();
+    stop(files.launch("file = \"/disk.img\"", "").start());
+    let range = "[[namespace]]\ndevice = \"d\"\nsize = \"1MiB\"\n";
+    for more in ["", range] {
+        let (code, said) = files.launch_all("", more).fail();
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("has a file system") && said.contains("ftl.files=ignore"), "{said}");
+    }
+    stop(files.launch_all("", &format!("{range}read_only = true\n")).start());
+    let (_, said) = Launch::device(&files.spec).fail();
+    assert!(said.contains("has a file system"), "{said}");
+    let server = files.launch_all("?ftl.files=ignore", "").start();
+    V2::connect(server.address()).write_blocks(0, &pattern(0, 32, 9), true);
+    stop(server);
+    let said = files.fs("check", &[]).unwrap_err();
+    assert!(said.contains("has no file system"), "{said}");
+    stop(files.launch_all("", "").start());
+}
+
+/// The configuration says which file a namespace is, also if another namespace of its device was
+/// changed while the server ran.
+#[test]
+fn a_live_change_does_not_keep_the_paths_of_other_namespaces() {
+    let files = Files::new();
+    for path in ["/one", "/two", "/three"] {
+        files.fs("allocate", &[path, "1MiB"]).unwrap();
+    }
+    let place = Place::new();
+    let configure = |two: &str| {
+        let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+        let two =
+            format!("{listen}[[namespace]]\nname = \"two\"\ndevice = \"d\"\nfile = \"{two}\"\n");
+        place.write_configuration(&files.config("name = \"one\"\nfile = \"/one\"", &two));
+    };
+    configure("/two");
+    let (server, mut client) = (place.configured().start(), place.client());
+    let renamed = NamespacePatch { name: Some("first".to_owned()), ..NamespacePatch::default() };
+    client.send_to("one", &renamed).unwrap();
+    stop(server);
+    configure("/three");
+    let places = [files.listed("/one").1, files.listed("/three").1];
+    let server = place.configured().start();
+    let told = place.client().read::<Namespaces>().unwrap().namespaces;
+    let told: Vec<_> = told.iter().map(|one| (&*one.name, one.offset)).collect();
     assert_eq!(told, [("first", places[0]), ("two", places[1])]);
     stop(server);
 }
