@@ -51,16 +51,17 @@ impl Network {
             return Some(Instant::ZERO);
         }
         let can_receive = !owner.buffers.is_empty();
-        let mut first = None;
-        for conn in &owner.conns {
+        let next = |conn: &super::Conn| {
             let can_send = || self.window(conn).is_none_or(|room| room > 0);
-            let Some(at) = conn.next(self.now, can_receive, can_send) else { continue };
-            if at <= self.now {
-                return Some(at);
-            }
-            first = Some(first.map_or(at, |first: Instant| first.min(at)));
-        }
-        first
+            conn.next(self.now, can_receive, can_send)
+        };
+        let mut all = owner.conns.iter().filter_map(next);
+        // Which of those that are due does not matter.
+        all.try_fold(None, |first: Option<Instant>, at| match at <= self.now {
+            true => Err(at),
+            false => Ok(Some(first.map_or(at, |first| first.min(at)))),
+        })
+        .unwrap_or_else(Some)
     }
 
     /// Returns the number of bytes that fit into the pipe to the peer; `None` if the peer is gone.
