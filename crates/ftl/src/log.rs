@@ -47,6 +47,8 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<Item>,
     pub(crate) waiters: Vec<Waiter>,
     pub(crate) atomic: bool,
+    /// `true` if a request waits because the batch has no room for it.
+    pub(crate) is_crowded: bool,
     /// Maximum number of pages of header and data of the batch, which its first addition decides.
     limit: usize,
     /// Stamp of the batch, set when it is closed.
@@ -70,6 +72,7 @@ impl Batch {
             records: Vec::with_capacity(ENTRIES_MAX - pages),
             waiters: Vec::with_capacity(ENTRIES_MAX),
             atomic: false,
+            is_crowded: false,
             limit: 0,
             base: 0,
             first: 0,
@@ -173,7 +176,7 @@ impl Batch {
         self.data.clear();
         self.records.clear();
         self.waiters.clear();
-        (self.atomic, self.limit, self.failures) = (false, 0, 0);
+        (self.atomic, self.is_crowded, self.limit, self.failures) = (false, false, 0, 0);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::flight::Flight;
 use crate::flush::Flusher;
 use crate::geometry::Geometry;
 use crate::layout::{BATCH_MAGIC, BatchHead, FLAG_ATOMIC, Kind, VERSION};
-use crate::log::{Item, Log, Waiter};
+use crate::log::{Batch, Item, Log, Waiter};
 use crate::map::{Map, POISONED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
@@ -273,7 +273,8 @@ impl Store {
         if log.is_flying || log.filling.is_empty() {
             return;
         }
-        let waited_for = !log.filling.waiters.is_empty() || !log.filling.records.is_empty();
+        let Batch { waiters, records, is_crowded, .. } = &log.filling;
+        let waited_for = *is_crowded || !waiters.is_empty() || !records.is_empty();
         if !(waited_for || hurry || log.is_full()) {
             return;
         }

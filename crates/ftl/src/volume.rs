@@ -19,6 +19,7 @@ use crate::log::{Item, Waiter};
 use crate::map::{Short, UNMAPPED};
 use crate::reads::Reads;
 use crate::report::Report;
+use crate::sabotage::Sabotage;
 use crate::store::Store;
 
 /// A volume that is open. It turns requests into commands for its members, and their completions
@@ -156,9 +157,7 @@ impl Volume {
         // The log takes the pages before space is held for them.
         let log = &mut store.logs[usize::from(stream)];
         if !log.takes(pages as usize, 0, may_open) {
-            if !may_open {
-                self.collector.pace.hurry();
-            }
+            self.end_wait(stream, may_open);
             return Err(Busy);
         }
         match store.map.hold(list.clone()) {
@@ -188,6 +187,17 @@ impl Volume {
         self.collector.pace.earn(pages, store.trend.moves());
         store.report.host_pages += u64::from(pages);
         Ok(())
+    }
+
+    /// Begins what lets a stream take a request that has no room in its batch: the end of the batch,
+    /// which moved pages alone may have filled so far, or collection.
+    fn end_wait(&mut self, stream: u8, may_open: bool) {
+        // That fault shows where batches of moved pages wait for long.
+        let closes = !self.store.is_sabotaged(Sabotage::UnpinnedMoves);
+        match may_open {
+            true => self.store.logs[usize::from(stream)].filling.is_crowded = closes,
+            false => self.collector.pace.hurry(),
+        }
     }
 
     /// Begins to close the volume in order: no more requests may come. Commands continue until

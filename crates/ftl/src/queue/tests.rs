@@ -560,3 +560,36 @@ fn pages_of_a_volume_at_rest_are_read_wherever_they_lie() {
     let read: Vec<u8> = bytes.chunks(PAGE_BYTES).map(|page| page[100]).collect();
     assert_eq!(read, [0, 10, 11, 12, 13, 0]);
 }
+
+/// A request of many pages may not fit into a batch that moved pages have nearly filled, and no
+/// other request need come.
+#[test]
+fn lone_requests_of_many_pages_are_not_left_waiting() {
+    let policy = Policy::of_streams(3);
+    let shape = Shape { spare_per_mille: 100, policy, ..shape_of(4096).0 };
+    let bed = Bed { memory: MemVolume::new(16_384 * PAGE_BLOCKS) };
+    create(&mut bed.media(), &shape).unwrap();
+    let (volume, _) = open(&mut bed.media(), Settings::new(policy)).unwrap();
+    let pool = pool(&volume.geometry());
+    let mut queue = Queue::new(volume, vec![bed.memory.open_queue()], pool);
+    let pages = queue.geometry().blocks / PAGE_BLOCKS;
+    let (mut chance, mut buf) = (flash::Chance::new(1), Some(leak_buf(16 * PAGE_BYTES, 0)));
+    let mut done = Vec::new();
+    for n in 0..4 * pages / 16 {
+        // All pages once, and then any.
+        let first = if n < pages / 16 { 16 * n } else { chance.within(0..=pages - 16) };
+        let command = Asked::Write { range: range(first, 16), fua: false };
+        let submission = Submission { slot: Slot::from_bits(1), command, buf: buf.take() };
+        queue.submit(Instant::ZERO, submission);
+        let mut turns = 0;
+        while done.is_empty() {
+            queue.kick(Instant::ZERO);
+            queue.poll(Instant::ZERO, &mut done);
+            turns += 1;
+            assert!(turns < 100_000, "request {n}: no progress: {:?}", queue.volume.report());
+        }
+        let Completion { status, buf: back, .. } = done.remove(0);
+        assert_eq!(status, Status::Ok);
+        buf = back;
+    }
+}

@@ -2,7 +2,7 @@
 //! and commands of the device, and their ends become replies.
 //!
 //! One thread runs the engine, in turns that do not wait. A request holds what it needs until its
-//! reply: the memory of its data, its place among the requests of its file ([`Gates`]), and the event
+//! reply: the memory of its data, its place among the requests of its file (`Gates`), and the event
 //! after which its answer may be given.
 //!
 //! Deliberately left out: how the file system keeps names and places (`contigfs`), the messages

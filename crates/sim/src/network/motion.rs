@@ -16,6 +16,15 @@ const SEND_BYTES: usize = 256 << 10;
 /// The most pieces that one call of `advance` receives on one connection.
 const PIECES_MAX: u64 = 8;
 
+/// Returns the earliest of these times, or any of them that is due.
+fn earliest_or_due(mut times: impl Iterator<Item = Instant>, now: Instant) -> Option<Instant> {
+    let earliest = times.try_fold(None, |first: Option<Instant>, at| match at <= now {
+        true => Err(at),
+        false => Ok(Some(first.map_or(at, |first| first.min(at)))),
+    });
+    earliest.unwrap_or_else(Some)
+}
+
 impl Network {
     /// Processes all events of connections of `host` that are due now.
     pub(super) fn advance(&mut self, host: usize) {
@@ -52,16 +61,9 @@ impl Network {
         }
         let can_receive = !owner.buffers.is_empty();
         let next = |conn: &super::Conn| {
-            let can_send = || self.window(conn).is_none_or(|room| room > 0);
-            conn.next(self.now, can_receive, can_send)
+            conn.next(self.now, can_receive, || self.window(conn).is_none_or(|room| room > 0))
         };
-        let mut all = owner.conns.iter().filter_map(next);
-        // Which of those that are due does not matter.
-        all.try_fold(None, |first: Option<Instant>, at| match at <= self.now {
-            true => Err(at),
-            false => Ok(Some(first.map_or(at, |first| first.min(at)))),
-        })
-        .unwrap_or_else(Some)
+        earliest_or_due(owner.conns.iter().filter_map(next), self.now)
     }
 
     /// Returns the number of bytes that fit into the pipe to the peer; `None` if the peer is gone.
