@@ -1,7 +1,7 @@
 //! A file system without I/O whose files are contiguous in the virtual space of a volume that is
 //! much larger than its flash.
 //!
-//! [`create`] makes a file system, [`mount`] reads one, [`check`] looks for faults. All of its
+//! [`create`] makes a file system, [`mount()`] reads one, [`check`] looks for faults. All of its
 //! metadata is in memory afterwards. A [`FileSystem`] applies [`Operation`]s at once, in memory, and
 //! collects the pages that they changed. The caller carries them out:
 //!

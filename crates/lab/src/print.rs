@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// The exit status of a program that SIGPIPE (13) has ended, used when the output is closed.
 const UNREAD: u8 = 128 + 13;
 
-/// The error of a write to standard output, thrown by [`print`] and caught by [`run`].
+/// The error of a write to standard output, thrown by [`print()`] and caught by [`run`].
 struct Unprinted(io::Error);
 
 /// Prints like `print!`, in a command that [`run`] runs.

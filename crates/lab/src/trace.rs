@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use server::reach::Reach;
 
-/// Trace single requests through a running server, for https://ui.perfetto.dev
+/// Trace single requests through a running server, for ui.perfetto.dev
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
