@@ -1,6 +1,7 @@
 //! Programs that steps need beyond Rust, and the Debian packages they come from.
 
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::shell;
@@ -15,8 +16,11 @@ pub struct Need {
 }
 
 /// Installs the packages of the programs that are missing, which only root can do. The error is the
-/// reason to skip the step that needs them.
+/// reason to skip the step that needs them. Steps that run at the same time install one after the
+/// other, since apt-get refuses a second one.
 pub fn provide(needs: &[Need]) -> Result<(), String> {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock().expect("nobody panics with it");
     let missing: Vec<Need> =
         needs.iter().copied().filter(|need| !shell::has_program(need.program)).collect();
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();

@@ -1,4 +1,4 @@
-//! What opening a volume reads.
+//! Tests of the pages that the opening of a volume reads.
 
 use contract::BLOCK_BYTES;
 use flash::MemVolume;
