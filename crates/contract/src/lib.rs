@@ -32,6 +32,7 @@ mod packet_meter;
 mod parcel;
 mod prelude;
 mod promise;
+mod psk;
 mod scheduler;
 mod session;
 mod sight;
@@ -70,6 +71,7 @@ pub use packet_meter::PacketReading;
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};
+pub use psk::{Psk, PskBook, PskHash};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,

@@ -59,6 +59,7 @@ mod link;
 mod logs;
 mod mail;
 mod migration;
+pub mod psk;
 mod queue;
 mod record;
 mod report;

@@ -7,6 +7,7 @@
 mod fuzz_fuse;
 mod fuzz_nbd;
 mod fuzz_nvme;
+mod fuzz_nvme_psk;
 mod fuzz_nvme_tcp;
 mod fuzz_reflex;
 mod fuzz_takeover;

@@ -1,0 +1,38 @@
+//! Pre-shared keys of TLS 1.3 (RFC 8446, section 4.2.11), and the port to those that a server knows.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The hash of a pre-shared key. It decides the cipher of the connections that begin with the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PskHash {
+    /// SHA-256, with cipher AES-128-GCM.
+    Sha256,
+    /// SHA-384, with cipher AES-256-GCM.
+    Sha384,
+}
+
+/// A pre-shared key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Psk {
+    /// The hash of the key.
+    pub hash: PskHash,
+    /// The key.
+    pub key: Box<[u8]>,
+}
+
+impl fmt::Debug for Psk {
+    /// Omits the key, which is secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Psk").field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
+
+/// The pre-shared keys that a server knows. They are looked up by the thread that does handshakes,
+/// never by a worker.
+pub trait PskBook: Send + Sync {
+    /// Returns the keys that a peer may mean by this identity, the likeliest first; none if the
+    /// identity is unknown. There are several while a key is replaced.
+    fn find(&self, identity: &[u8]) -> Vec<Psk>;
+}
