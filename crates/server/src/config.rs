@@ -16,6 +16,7 @@ use worker::{Access, Limits, Rule, Scope, Who};
 
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
+pub(crate) use self::authentication::methods_of;
 use crate::crew_size::CrewSize;
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
 
@@ -346,7 +347,6 @@ impl Config {
             ("state", self.state == old.state),
             ("[[access]]", self.access == old.access),
             ("[limits]", self.limits == old.limits),
-            ("[authentication]", self.authentication == old.authentication),
         ];
         let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
         let mut taken = old.clone();
@@ -356,6 +356,7 @@ impl Config {
         taken.namespace = self.namespace.clone();
         taken.subsystem = self.subsystem.clone();
         taken.host = self.host.clone();
+        taken.authentication = self.authentication.clone();
         (taken, later.collect())
     }
 }

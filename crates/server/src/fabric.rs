@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use contract::{Geometry, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
-use proto::nvme::auth::Secret;
+use proto::nvme::auth::{Methods, Secret};
 use proto::nvme::{
     self, Environment, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
 use wire::nvme::{AddressFamily, AnaState};
 
-use crate::config::{Config, Mistakes, Place, Space, exports};
+use crate::config::{Config, Mistakes, Place, Space, exports, methods_of};
 use crate::listen::{ListenAt, Protocol};
 use crate::machine::machine_id;
 
@@ -168,7 +168,7 @@ impl Plan<'_> {
         let before = mistakes.len();
         let methods = self.config.authentication.methods();
         let methods = mistakes.take(Place::Key("authentication"), methods).unwrap_or_default();
-        let hosts = self.hosts(&tenant, mistakes);
+        let hosts = self.hosts(&tenant, &methods, mistakes);
         let mut all = nvme::Config {
             workers: self.workers as u16,
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
@@ -207,11 +207,12 @@ impl Plan<'_> {
         all
     }
 
-    /// Returns the configured NVMe hosts, with their keys and tenants. Mistakes name the host and
-    /// never a key.
+    /// Returns the configured NVMe hosts, with their keys and tenants. `methods` are those of hosts
+    /// that have no lists of their own. Mistakes name the host and never a key.
     fn hosts(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
+        methods: &Methods,
         mistakes: &mut Mistakes,
     ) -> Vec<Host> {
         let mut hosts: Vec<Host> = Vec::new();
@@ -246,7 +247,8 @@ impl Plan<'_> {
                 let error = "another has this nqn; expected one that no other host has";
                 mistaken("nqn", error.to_owned());
             }
-            hosts.push(Host { nqn, tenant: found.flatten(), key, former_key, controller_key });
+            let (tenant, methods) = (found.flatten(), methods_of(config, methods));
+            hosts.push(Host { nqn, tenant, key, former_key, controller_key, methods });
         }
         hosts
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Nth;
+use crate::{GroupName, HashName, Nth};
 
 /// An NVMe host, with its keys and its tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +25,14 @@ pub struct Host {
     /// Tenant that the host's I/O is charged to. By default the subsystem's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Hashes that the host may authenticate with, the preferred one first. By default, and if
+    /// empty, all of `[authentication]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hashes: Vec<HashName>,
+    /// Diffie-Hellman groups that the host may authenticate with, the preferred one first.
+    /// By default, and if empty, all of `[authentication]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupName>,
     /// The position of the entry in its file.
     #[serde(skip)]
     pub nth: Nth,
@@ -51,6 +59,8 @@ impl Host {
             former_key: None,
             controller_key: None,
             tenant: None,
+            hashes: Vec::new(),
+            groups: Vec::new(),
             nth: Nth::default(),
         }
     }
@@ -74,6 +84,21 @@ impl Host {
             former_key,
             controller_key: secret(controller_key, self.controller_key),
             tenant: text(tenant, self.tenant),
+            ..self
+        }
+    }
+
+    /// Returns the host with other hashes and groups to authenticate with. Lists that are `Some`
+    /// are replaced; an empty list allows all of `[authentication]`.
+    #[must_use]
+    pub fn with_methods(
+        self,
+        hashes: Option<Vec<HashName>>,
+        groups: Option<Vec<GroupName>>,
+    ) -> Host {
+        Host {
+            hashes: hashes.unwrap_or(self.hashes),
+            groups: groups.unwrap_or(self.groups),
             ..self
         }
     }
@@ -120,6 +145,10 @@ mod tests {
         let host = Host::of_name("nqn.x".to_owned()).with(Some("key"), None, Some("gold"));
         assert_eq!((&host.key, &host.tenant), (&Some(Secret("key".into())), &Some("gold".into())));
         assert_eq!(host.clone().with(None, None, None), host);
+        let limited = host.clone().with_methods(Some(vec![HashName::Sha512]), None);
+        assert_eq!((&limited.hashes[..], limited.groups.len()), (&[HashName::Sha512][..], 0));
+        assert_eq!(limited.clone().with_methods(None, Some(Vec::new())), limited);
+        assert_eq!(limited.with_methods(Some(Vec::new()), None), host);
         let cleared = host.clone().with(Some(""), None, Some(""));
         assert_eq!(cleared, Host::of_name("nqn.x".to_owned()));
         let overlaps = host.clone().overlapping("new").unwrap();

@@ -631,6 +631,12 @@ class FoundRate(TypedDict):
     read_only_before: int
 
 
+#: A Diffie-Hellman group of DH-HMAC-CHAP. `none` is authentication without an exchange.
+GroupName = Literal[
+    "none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"
+]
+
+
 class HasMoved(TypedDict):
     """The result of a move."""
 
@@ -642,6 +648,12 @@ class HasMoved(TypedDict):
 
     #: Number of the worker that serves the connection now.
     worker: int
+
+
+#: A hash of DH-HMAC-CHAP.
+HashName = Literal[
+    "sha256", "sha384", "sha512"
+]
 
 
 class History(TypedDict):
@@ -663,11 +675,17 @@ class History(TypedDict):
 class Host(TypedDict):
     """A registered host."""
 
+    #: The groups that the host may authenticate with; all of the configuration if absent.
+    groups: NotRequired[list[GroupName]]
+
     #: `true` if the server can authenticate to the host.
     has_controller_key: bool
 
     #: `true` if the host has a key, and so must authenticate. The key itself is never shown.
     has_key: bool
+
+    #: The hashes that the host may authenticate with; all of the configuration if absent.
+    hashes: NotRequired[list[HashName]]
 
     #: Qualified name of the host.
     nqn: str
@@ -1093,6 +1111,13 @@ class SetHost(TypedDict):
 
     #: The key with which the server authenticates to the host.
     controller_key: NotRequired[str | None]
+
+    #: The groups that the host may authenticate with, as `hashes`.
+    groups: NotRequired[list[GroupName] | None]
+
+    #: The hashes that the host may authenticate with, the preferred one first; empty for all of
+    #: the configuration. They hold from the host's next authentication on.
+    hashes: NotRequired[list[HashName] | None]
 
     #: The host's key, `DHHC-1:…`.
     key: NotRequired[str | None]

@@ -74,6 +74,7 @@ const WALK: &[(&str, Expected)] = &[
     ("namespace rm logs", Done("logs")),
     ("host add nqn.2026-11.org.example:two", Done("")),
     ("host set nqn.2026-11.org.example:two --tenant none", Done("")),
+    ("host set nqn.2026-11.org.example:two --hashes sha512 --groups all", Done("")),
     ("host key nqn.2026-11.org.example:two --none", Done("")),
     ("host key nqn.2026-11.org.example:two --end-overlap", Done("")),
     ("host show nqn.2026-11.org.example:two", Done("example:two")),

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    AddDevice, Client, ClientError, Code, Correction, DeviceStatus, Devices, Drift, DriftState,
-    Found, Model, OpenedDevice, Phase, Recalibration, SetRecalibration, StartRecalibration, When,
+    AddDevice, Client, ClientError, Code, Correction, DeviceSettings, DeviceStatus, Devices, Drift,
+    DriftState, Found, Model, OpenedDevice, Phase, Recalibration, SetRecalibration,
+    StartRecalibration, When,
 };
 
 use flash::size_text;
@@ -271,7 +272,7 @@ fn show(device: &DeviceStatus, last: Option<&Recalibration>) -> String {
                 .to_owned(),
         );
     }
-    lines.extend(device.settings.iter().flat_map(super::settings::lines_of));
+    lines.extend(device.settings.iter().flat_map(DeviceSettings::lines));
     lines.extend(last.map(recalibration));
     lines.join("\n")
 }

@@ -1,7 +1,7 @@
-//! `nearflash device set`, and the text about changed settings.
+//! `nearflash device set`.
 
 use clap::ValueEnum;
-use control::admin::{Automatic, Client, DevicePatch, DeviceSettings};
+use control::admin::{Automatic, Client, DevicePatch};
 
 use super::{Common, Failure};
 
@@ -69,68 +69,9 @@ impl Set {
         let set = client.send_to(&self.name, &to)?;
         common.print(&set, |set| {
             let mut lines = vec![format!("changed {}", set.name)];
-            lines.extend(lines_of(set));
+            lines.extend(set.lines());
             lines.join("\n")
         });
         Ok(())
-    }
-}
-
-/// Returns the lines about a device's settings: its spec, and a line for each further setting in
-/// use.
-pub(super) fn lines_of(set: &DeviceSettings) -> Vec<String> {
-    let switches = [
-        ("correct_online", set.correct_online),
-        ("bound_depth", set.bound_depth),
-        ("fail_fast", set.fail_fast),
-    ];
-    let on: Vec<&str> = switches.iter().filter_map(|(name, on)| on.then_some(*name)).collect();
-    let mut lines = vec![format!("  spec          {}", set.spec)];
-    lines.extend(set.model.as_ref().map(|model| format!("  model of      {model}")));
-    if !on.is_empty() {
-        lines.push(format!("  does          {}", on.join(", ")));
-    }
-    if set.recalibrate == Automatic::Idle {
-        let mut line = format!(
-            "  recalibrates  by itself, after {} s with little to do",
-            set.recalibrate_idle_seconds
-        );
-        if let Some(scratch) = &set.recalibrate_scratch {
-            line += &format!(", overwriting namespace {scratch}");
-        }
-        lines.push(line);
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_said_stands_in_lines() {
-        let mut set = DeviceSettings {
-            name: "fast".to_owned(),
-            spec: "null:1GiB".to_owned(),
-            model: Some("a".to_owned()),
-            correct_online: true,
-            bound_depth: false,
-            fail_fast: true,
-            recalibrate: Automatic::Idle,
-            recalibrate_idle_seconds: 60,
-            recalibrate_scratch: Some("x".to_owned()),
-        };
-        assert_eq!(
-            lines_of(&set),
-            [
-                "  spec          null:1GiB",
-                "  model of      a",
-                "  does          correct_online, fail_fast",
-                "  recalibrates  by itself, after 60 s with little to do, overwriting namespace x",
-            ]
-        );
-        (set.model, set.correct_online, set.fail_fast) = (None, false, false);
-        set.recalibrate = Automatic::Off;
-        assert_eq!(lines_of(&set), ["  spec          null:1GiB"]);
     }
 }

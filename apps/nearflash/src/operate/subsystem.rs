@@ -212,13 +212,19 @@ pub(crate) enum HostCommand {
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
-    /// Change a host's tenant
+    /// Change a host's tenant, and the methods by which it may authenticate
     Set {
         /// Qualified name
         nqn: String,
         /// Tenant that pays for the I/O; `none`: the subsystem's tenant
-        #[arg(long, value_name = "NAME")]
-        tenant: String,
+        #[arg(long, value_name = "NAME", required_unless_present_any = ["hashes", "groups"])]
+        tenant: Option<String>,
+        /// Hashes for authentication: sha512,sha384; `all`: those of the configuration
+        #[arg(long, value_name = "LIST")]
+        hashes: Option<String>,
+        /// Groups for authentication: ffdhe4096,none; `all`: those of the configuration
+        #[arg(long, value_name = "LIST")]
+        groups: Option<String>,
     },
     /// Replace a host's key. The host proves the new key with its next connection
     Key {
@@ -273,15 +279,17 @@ impl HostCommand {
                 let to = HostPatch { tenant: tenant.clone(), key, ..Default::default() };
                 set(client, nqn, to, "added")?;
             }
-            HostCommand::Set { nqn, tenant } => {
-                let tenant = Some(none_is_empty(tenant));
-                set(client, nqn, HostPatch { tenant, ..Default::default() }, "changed")?;
+            HostCommand::Set { nqn, tenant, hashes, groups } => {
+                let tenant = tenant.as_ref().map(none_is_empty);
+                let to = HostPatch { tenant, ..Default::default() };
+                let to = to.with_methods(hashes.as_deref(), groups.as_deref())?;
+                set(client, nqn, to, "changed")?;
             }
             HostCommand::Key { nqn, file, controller, none, overlap, end_overlap } => {
                 let key = file.as_deref().map(read_key).transpose()?.or(none.then(String::new));
                 let (key, controller_key) = if *controller { (None, key) } else { (key, None) };
                 let overlap = (*overlap || *end_overlap).then_some(*overlap);
-                let to = HostPatch { key, controller_key, overlap, tenant: None };
+                let to = HostPatch { key, controller_key, overlap, ..Default::default() };
                 set(client, nqn, to, "changed the key of")?;
             }
             HostCommand::Rm { nqn } => {
@@ -311,6 +319,7 @@ fn show_host(host: &HostStatus) -> String {
             ("tenant", host.tenant.clone().unwrap_or_else(|| "the subsystem's".to_owned())),
             ("key", host.key_text().to_owned()),
             ("controller's key", has(host.has_controller_key)),
+            ("authenticates by", host.methods_text()),
         ],
     )
 }
@@ -576,11 +585,13 @@ mod tests {
             has_key: true,
             overlaps: false,
             has_controller_key: false,
+            hashes: Vec::new(),
+            groups: vec![control::admin::GroupName::None],
         };
         assert_eq!(
             show_host(&host),
             "host nqn.h\n  tenant            gold\n  key               known\n  \
-             controller's key  none"
+             controller's key  none\n  authenticates by  all hashes, group none"
         );
         assert_eq!(
             list_hosts(std::slice::from_ref(&host)),

@@ -1,8 +1,9 @@
 //! The JSON bodies of the admin API for namespaces, subsystems, hosts and listeners.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-pub use spec::{AnaState, Device as AddDevice, Listener as AddListener};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+pub use spec::{AnaState, Device as AddDevice, GroupName, HashName, Listener as AddListener};
 
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -220,6 +221,12 @@ pub struct HostStatus {
     pub overlaps: bool,
     /// `true` if the server can authenticate to the host.
     pub has_controller_key: bool,
+    /// The hashes that the host may authenticate with; all of the configuration if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hashes: Vec<HashName>,
+    /// The groups that the host may authenticate with; all of the configuration if absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupName>,
 }
 
 impl HostStatus {
@@ -230,6 +237,19 @@ impl HostStatus {
             (true, false) => "known",
             (true, true) => "known, and the one before it",
         }
+    }
+
+    /// Returns in words the methods by which the host may authenticate. All hashes and groups are
+    /// all of the configuration.
+    pub fn methods_text(&self) -> String {
+        let text = |one: &str, many: &str, names: &[&str]| match names {
+            [] => format!("all {many}"),
+            [name] => format!("{one} {name}"),
+            names => format!("{many} {}", names.join(", ")),
+        };
+        let hashes: Vec<&str> = self.hashes.iter().map(|hash| hash.name()).collect();
+        let groups: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
+        text("hash", "hashes", &hashes) + ", " + &text("group", "groups", &groups)
     }
 }
 
@@ -257,6 +277,44 @@ pub struct HostPatch {
     /// `true`: with a new key, the key before goes on. `false`: it ends. A new key ends it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
+    /// The hashes that the host may authenticate with, the preferred one first; empty for all of
+    /// the configuration. They hold from the host's next authentication on.
+    #[serde(default, deserialize_with = "listed", skip_serializing_if = "Option::is_none")]
+    pub hashes: Option<Vec<HashName>>,
+    /// The groups that the host may authenticate with, as `hashes`.
+    #[serde(default, deserialize_with = "listed", skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupName>>,
+}
+
+/// Reads a list of a patch. A removed member arrives as an empty text, and is the empty list.
+fn listed<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    match serde_json::Value::deserialize(from)? {
+        serde_json::Value::String(text) if text.is_empty() => Ok(Some(Vec::new())),
+        value => serde_json::from_value(value).map(Some).map_err(D::Error::custom),
+    }
+}
+
+impl HostPatch {
+    /// Returns the patch with the hashes and groups of two lists, such as `sha512,sha384`. The word
+    /// `all` means all of the configuration.
+    ///
+    /// # Errors
+    /// Fails for an unknown name.
+    pub fn with_methods(
+        self,
+        hashes: Option<&str>,
+        groups: Option<&str>,
+    ) -> Result<HostPatch, String> {
+        let hashes = hashes.map(spec::named_methods).transpose();
+        let groups = groups.map(spec::named_methods).transpose();
+        Ok(HostPatch {
+            hashes: hashes.map_err(|error| format!("hash: {error}"))?,
+            groups: groups.map_err(|error| format!("group: {error}"))?,
+            ..self
+        })
+    }
 }
 
 impl std::fmt::Debug for HostPatch {

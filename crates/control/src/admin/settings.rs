@@ -63,3 +63,64 @@ pub struct DevicePatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<String>,
 }
+
+impl DeviceSettings {
+    /// Returns the lines about a device's settings: its spec, and a line for each further setting in
+    /// use.
+    pub fn lines(&self) -> Vec<String> {
+        let switches = [
+            ("correct_online", self.correct_online),
+            ("bound_depth", self.bound_depth),
+            ("fail_fast", self.fail_fast),
+        ];
+        let on: Vec<&str> = switches.iter().filter_map(|(name, on)| on.then_some(*name)).collect();
+        let mut lines = vec![format!("  spec          {}", self.spec)];
+        lines.extend(self.model.as_ref().map(|model| format!("  model of      {model}")));
+        if !on.is_empty() {
+            lines.push(format!("  does          {}", on.join(", ")));
+        }
+        if self.recalibrate == Automatic::Idle {
+            let mut line = format!(
+                "  recalibrates  by itself, after {} s with little to do",
+                self.recalibrate_idle_seconds
+            );
+            if let Some(scratch) = &self.recalibrate_scratch {
+                line += &format!(", overwriting namespace {scratch}");
+            }
+            lines.push(line);
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_stands_in_lines() {
+        let mut set = DeviceSettings {
+            name: "fast".to_owned(),
+            spec: "null:1GiB".to_owned(),
+            model: Some("a".to_owned()),
+            correct_online: true,
+            bound_depth: false,
+            fail_fast: true,
+            recalibrate: Automatic::Idle,
+            recalibrate_idle_seconds: 60,
+            recalibrate_scratch: Some("x".to_owned()),
+        };
+        assert_eq!(
+            set.lines(),
+            [
+                "  spec          null:1GiB",
+                "  model of      a",
+                "  does          correct_online, fail_fast",
+                "  recalibrates  by itself, after 60 s with little to do, overwriting namespace x",
+            ]
+        );
+        (set.model, set.correct_online, set.fail_fast) = (None, false, false);
+        set.recalibrate = Automatic::Off;
+        assert_eq!(set.lines(), ["  spec          null:1GiB"]);
+    }
+}

@@ -78,11 +78,12 @@ fn take_message(
         former_key: known.and_then(|host| host.former_key.clone()),
         own_key: known.and_then(|host| host.controller_key.clone()),
     };
+    let methods = inventory.methods_of(&controller.association.host);
     let record = controller.queues.get_mut(&queue)?;
     if record.transaction.is_begun_by(message) {
         record.negotiated_at = now;
     }
-    let power = record.transaction.take(message, inventory.methods(), ends, chance);
+    let power = record.transaction.take(message, methods, ends, chance);
     record.tell_proven();
     record.count_refusal(auth.failures(), now);
     if record.transaction.has_failed() {

@@ -4,6 +4,7 @@
 use contract::{Geometry, TenantId};
 use wire::nvme::AnaState;
 
+use super::auth::Methods;
 use super::binding::CloseReason;
 use super::config::{Host, Hosts, Namespace, Nqn, Port, PortId, Refusal, Subsystem};
 use super::controller::Controller;
@@ -129,6 +130,11 @@ impl Fabric {
             state.end_strangers();
             Ok(())
         })
+    }
+
+    /// Replaces the methods of hosts without own ones, from each one's next authentication on.
+    pub fn set_methods(&self, methods: Methods) {
+        self.with(|state| state.inventory.set_methods(methods));
     }
 
     /// Adds a namespace to a subsystem, and tells the hosts that see it.

@@ -202,6 +202,8 @@ pub struct Host {
     pub former_key: Option<Secret>,
     /// The key with which controllers authenticate to this host, if it asks.
     pub controller_key: Option<Secret>,
+    /// The methods by which this host may authenticate; `None` means the fabric's.
+    pub methods: Option<Methods>,
 }
 
 /// A subsystem: namespaces under one name, for some hosts, through some ports.
@@ -276,7 +278,7 @@ pub struct Config {
     pub subsystems: Vec<Subsystem>,
     /// The hosts with a tenant or keys.
     pub hosts: Vec<Host>,
-    /// The methods by which hosts may authenticate.
+    /// The methods by which hosts without methods of their own may authenticate.
     pub methods: Methods,
     /// Other discovery subsystems, which hosts are told.
     pub referrals: Vec<Referral>,

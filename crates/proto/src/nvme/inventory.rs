@@ -133,9 +133,14 @@ impl Inventory {
         &self.firmware
     }
 
-    /// Returns the methods by which hosts may authenticate.
-    pub(super) fn methods(&self) -> &Methods {
-        &self.methods
+    /// Returns the methods by which a host may authenticate: its own, or the fabric's.
+    pub(super) fn methods_of(&self, nqn: &Nqn) -> &Methods {
+        self.host(nqn).and_then(|host| host.methods.as_ref()).unwrap_or(&self.methods)
+    }
+
+    /// Replaces the methods by which hosts without methods of their own may authenticate.
+    pub(super) fn set_methods(&mut self, methods: Methods) {
+        self.methods = methods;
     }
 
     /// Returns the other discovery subsystems that hosts are referred to.

@@ -47,6 +47,7 @@ fn with_keys() -> Config {
         key: Some(secret(1)),
         former_key: None,
         controller_key: Some(secret(2)),
+        methods: None,
     }];
     config
 }
@@ -305,6 +306,7 @@ fn keys_change_live() {
         key,
         former_key: None,
         controller_key: None,
+        methods: None,
     };
     fabric.set_host(known(Some(secret(9)))).unwrap();
     let mut own = unproven(&fabric);
@@ -327,6 +329,7 @@ fn the_key_before_goes_on_while_keys_are_changed() {
         key: Some(secret(9)),
         former_key,
         controller_key: None,
+        methods: None,
     };
     let outcome_of = |key| {
         let plan = Plan { key, ..plan(Hash::Sha256, Group::Null) };
@@ -387,6 +390,36 @@ fn only_methods_that_are_allowed_are_agreed_on() {
         let (said, closes) = receive(&fabric, 0, &mut own.admin);
         assert_eq!((read::<AuthFailureMessage>(&said).explanation, closes), (expected, true));
     }
+}
+
+#[test]
+fn other_methods_hold_from_the_next_authentication_on_and_a_host_may_have_its_own() {
+    let fabric = fabric(&with_keys());
+    let only = |hash| Methods { hashes: vec![hash], groups: vec![Group::Null] };
+    let refused = |hash: Hash| {
+        let mut own = unproven(&fabric);
+        send(&mut own.admin, &negotiation(hash.id(), Group::Null.id()));
+        let (said, _) = receive(&fabric, 0, &mut own.admin);
+        read::<AuthFailureMessage>(&said).explanation
+    };
+    let proves = |hash| {
+        let mut own = unproven(&fabric);
+        authenticate(&fabric, 0, &mut own.admin, &host(1), &plan(hash, Group::Null))
+    };
+    let mut first = unproven(&fabric);
+    let old = plan(Hash::Sha256, Group::Null);
+    assert_eq!(authenticate(&fabric, 0, &mut first.admin, &host(1), &old), Ok(()));
+    fabric.set_methods(only(Hash::Sha512));
+    assert_eq!(fabric.controllers().len(), 1, "who has proved itself stays");
+    assert_eq!(refused(Hash::Sha256), AuthFailure::HASH);
+    assert_eq!(proves(Hash::Sha512), Ok(()));
+    let with = |methods| Known { methods, ..with_keys().hosts.remove(0) };
+    fabric.set_host(with(Some(only(Hash::Sha384)))).unwrap();
+    assert_eq!(refused(Hash::Sha512), AuthFailure::HASH);
+    assert_eq!(proves(Hash::Sha384), Ok(()));
+    fabric.set_host(with(None)).unwrap();
+    assert_eq!(refused(Hash::Sha384), AuthFailure::HASH);
+    assert_eq!(proves(Hash::Sha512), Ok(()));
 }
 
 /// A timeout ends the connection of an I/O queue, and the whole controller of an admin queue.

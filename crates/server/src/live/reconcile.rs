@@ -16,6 +16,9 @@ pub(super) fn reconcile(fabric: &Fabric, from: &nvme::Config, to: &nvme::Config)
     // What is said of a port is said while it is there.
     let is_new = |port: &&Port| from.ports.iter().all(|known| known.id != port.id);
     to.ports.iter().filter(is_new).for_each(|new| said(fabric.add_port(new.clone())));
+    if from.methods != to.methods {
+        fabric.set_methods(to.methods.clone());
+    }
     hosts.values().flatten().for_each(|host| said(fabric.set_host(host.clone())));
     for subsystem in &from.subsystems {
         match subsystems.get(&subsystem.nqn) {

@@ -363,12 +363,8 @@ mod tests {
 
     fn with_key(key: &str) -> Changes {
         let host = spec::Host {
-            nqn: "nqn.x".to_owned(),
             key: Some(spec::Secret(key.to_owned())),
-            former_key: None,
-            controller_key: None,
-            tenant: None,
-            nth: spec::Nth::default(),
+            ..spec::Host::of_name("nqn.x".to_owned())
         };
         Changes { hosts: [("nqn.x".to_owned(), Some(host))].into(), ..Changes::default() }
     }

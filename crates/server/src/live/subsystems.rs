@@ -106,13 +106,14 @@ impl Subsystems<'_> {
                 check([&nqn.to_owned()])?;
             }
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
-            let HostPatch { key, controller_key, tenant, overlap } = to;
+            let HostPatch { key, controller_key, tenant, overlap, hashes, groups } = to;
             let (mut host, mut key) = (host, key.as_deref());
             if *overlap == Some(true) {
                 let told = host.overlapping(key.take().unwrap_or_default());
                 host = told.map_err(|why| Problem::new(Code::Invalid, why))?;
             }
             let mut host = host.with(key, controller_key.as_deref(), tenant.as_deref());
+            host = host.with_methods(hashes.clone(), groups.clone());
             host.former_key.take_if(|_| *overlap == Some(false));
             now = Some(told_host(&host));
             changes.hosts.insert(nqn.to_owned(), Some(host));
@@ -260,5 +261,7 @@ fn told_host(host: &spec::Host) -> admin::HostStatus {
         has_key: host.key.is_some(),
         overlaps: host.former_key.is_some(),
         has_controller_key: host.controller_key.is_some(),
+        hashes: host.hashes.clone(),
+        groups: host.groups.clone(),
     }
 }

@@ -97,6 +97,7 @@ impl Controllers {
             key: None,
             former_key: None,
             controller_key: None,
+            methods: None,
         };
         let config = Config {
             workers: workers as u16,

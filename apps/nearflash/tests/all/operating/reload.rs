@@ -4,7 +4,7 @@ use crate::support::{
     NvmeQueue, Operator, PATIENCE, Place, SUBSYSTEM, V2, host_nqn, subsystem, wait_until,
 };
 use contract::{Command, Hello, Range, Status};
-use wire::nvme::Event;
+use wire::nvme::{AuthFailure, Event};
 
 const MIB: u64 = 1 << 20;
 
@@ -41,6 +41,41 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
         server.await_log(&format!("nearflash.toml:{line}: "));
     }
     assert!(!place.told(&["tenant", "list"]).contains("zinc"));
+}
+
+#[test]
+fn a_reload_takes_other_hashes_and_a_host_may_have_its_own() {
+    const SHA256: u8 = 1;
+    const SHA512: u8 = 3;
+    const NO_GROUP: u8 = 0;
+    let place = Place::new();
+    let key = "key = \"DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:\"\n";
+    let host = format!("[[host]]\nnqn = \"{}\"\n{key}", host_nqn(1));
+    let with = |hash: &str| {
+        let methods = format!("[authentication]\nhashes = [\"{hash}\"]\ngroups = [\"none\"]\n");
+        place.configure_disk(&format!("{}{host}{methods}", subsystem()));
+    };
+    with("sha256");
+    let mut server = place.configured().start();
+    let offer =
+        |at, hash| NvmeQueue::connect(at, 1, SUBSYSTEM, 0, 0xffff).unwrap().offer(hash, NO_GROUP);
+    let at = server.listener(0);
+    assert_eq!(offer(at, SHA256), Ok(()));
+    with("sha512");
+    server.hang_up();
+    wait_until("the other hashes", PATIENCE, || offer(at, SHA512) == Ok(()));
+    assert_eq!(offer(at, SHA256), Err(AuthFailure::HASH));
+    let said = place.refused(&["host", "set", &host_nqn(1), "--hashes", "md5"]);
+    assert!(said.contains("`sha384`"), "{said}");
+    place.told(&["host", "set", &host_nqn(1), "--hashes", "sha256"]);
+    assert_eq!((offer(at, SHA512), offer(at, SHA256)), (Err(AuthFailure::HASH), Ok(())));
+    server.kill();
+    let server = place.configured().start();
+    let at = server.listener(0);
+    assert_eq!(offer(at, SHA256), Ok(()), "kept over a restart");
+    assert!(place.told(&["host", "show", &host_nqn(1)]).contains("hash sha256, all groups"));
+    place.told(&["host", "set", &host_nqn(1), "--hashes", "all"]);
+    assert_eq!((offer(at, SHA512), offer(at, SHA256)), (Ok(()), Err(AuthFailure::HASH)));
 }
 
 /// Checks that a refused reload changes no promise, as if an operator had made it.

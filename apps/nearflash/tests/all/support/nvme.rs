@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 
 use proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
 use wire::nvme::{
-    AdminOpcode, Completion, ConnectCommand, ConnectData, DISCOVERY_NQN, Event, FABRICS_OPCODE,
-    FabricsKind, Feature, IdentifyCns, LogPage, NvmOpcode, Property, PropertyCommand,
-    SglDescriptor, Status, Submission, notice,
+    AUTH_PROTOCOL, AdminOpcode, AuthCommand, AuthDescriptor, AuthFailure, AuthFailureMessage,
+    AuthHead, AuthKind, AuthMessage, AuthNegotiate, Completion, ConnectCommand, ConnectData,
+    DISCOVERY_NQN, Event, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, NvmOpcode,
+    Property, PropertyCommand, SglDescriptor, Status, Submission, notice,
 };
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::PATIENCE;
 
@@ -104,6 +105,41 @@ impl NvmeQueue {
         own.call(&wanted, 0, &[])?;
         own.request_event();
         Ok(own)
+    }
+
+    /// Begins an authentication with one hash and one group (Base 8.13.5.3). Fails with the
+    /// explanation if the controller accepts them not.
+    pub(crate) fn offer(&mut self, hash: u8, group: u8) -> Result<(), AuthFailure> {
+        let mut descriptor = AuthDescriptor::new_zeroed();
+        (descriptor.protocol, descriptor.hash_count, descriptor.group_count) = (1, 1, 1);
+        (descriptor.hashes[0], descriptor.groups[0]) = (hash, group);
+        let (kind, message) = (AuthKind::COMMON, AuthMessage::NEGOTIATE);
+        let head = AuthHead { kind, message, reserved: 0.into(), transaction: 1.into() };
+        let negotiate = AuthNegotiate { head, concatenation: 0, descriptors: 1 };
+        let message = [negotiate.as_bytes(), descriptor.as_bytes()].concat();
+        let command = |kind, length: usize, data| AuthCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            kind,
+            data,
+            protocol_specific_0: 1,
+            protocol_specific_1: 1,
+            protocol: AUTH_PROTOCOL,
+            length: (length as u32).into(),
+            ..AuthCommand::new_zeroed()
+        };
+        let data = SglDescriptor::in_capsule(0, message.len() as u32);
+        let send = command(FabricsKind::AUTHENTICATION_SEND, message.len(), data);
+        self.call(send.entry(), 0, &message).expect("it is taken");
+        let room = 4_096;
+        let data = SglDescriptor::transport(room as u32);
+        let receive = command(FabricsKind::AUTHENTICATION_RECEIVE, room, data);
+        let (_, said) = self.call(receive.entry(), room, &[]).expect("there is an answer");
+        let (said, _) = AuthFailureMessage::read_from_prefix(&said).expect("it is long enough");
+        match said.head.message {
+            AuthMessage::CHALLENGE => Ok(()),
+            _ => Err(said.explanation),
+        }
     }
 
     /// Connects an admin queue to a discovery controller.
