@@ -86,7 +86,7 @@ pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
 /// Makes the figures in virtual time. If no figure is named and the runs are not shorter, their
 /// page is written too.
 pub(crate) fn figures(options: &FiguresOptions) -> Result<(), String> {
-    let words = "run --release --package nearflash-lab --bin nearflash-figures --";
+    let words = "run --release --package nearflash-figures --bin nearflash-figures --";
     let mut words: Vec<&str> = words.split(' ').collect();
     words.extend(options.quick.then_some("--quick"));
     words.extend(options.names.iter().map(String::as_str));

@@ -5,21 +5,18 @@
 #[macro_use]
 pub mod print;
 
-pub mod bed;
 pub mod bench;
 pub mod calibrate;
 mod child;
 pub mod command;
 mod crowd;
 pub mod demo;
-pub mod figures;
 mod four;
 pub mod ftl;
 pub mod machine;
 mod plot;
 pub mod report;
 pub mod reproduce;
-pub mod scenario;
 mod stage;
 mod stalls;
 pub mod trace;

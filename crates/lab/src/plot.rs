@@ -23,15 +23,14 @@ mod looks;
 mod marks;
 mod scale;
 
-use crate::figures::Figure;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
 use canvas::{Area, Drawn, FONT, PALE_INK};
 use categories::{BAR, Categories};
+use figures::Figure;
 use frame::Frame;
 use looks::{Look, Styled, style};
 use marks::draw_mark;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use scale::Scale;
 
 /// The size of a picture in pixels. It is a drawing, which can be scaled down without loss.
@@ -144,7 +143,7 @@ fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{Series, Table};
+    use figures::{Series, Table};
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
         Series { name: name.to_owned(), points: points.to_vec() }

@@ -2,7 +2,7 @@
 //! with the paper.
 //!
 //! Figures that need more cores, tenants or flash than a small machine has run in virtual time
-//! (`crate::figures`), and a point of some is confirmed in real time. Figures about the machine's
+//! (`figures`), and a point of some is confirmed in real time. Figures about the machine's
 //! network and processors run in real time. Deliberately left out: the measurements themselves.
 
 mod confirm;
@@ -20,12 +20,12 @@ mod tenants;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::figures::{self, Figure, Options};
+use figures::{self, Figure, Options};
+use machine::Machine;
+use real::Bed;
 
 use crate::child;
 use crate::report::Style;
-use machine::Machine;
-use real::Bed;
 
 /// Reproduce the figures and tables of the ReFlex paper
 #[derive(Debug, clap::Args)]

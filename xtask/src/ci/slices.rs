@@ -17,7 +17,7 @@ use super::steps;
 use crate::lists;
 
 /// The folder of the package with the tests of figures.
-const LAB: &str = "crates/lab";
+const FIGURES: &str = "crates/figures";
 
 /// Number of simulated worlds in one slice.
 const WORLDS: u64 = 200;
@@ -54,7 +54,7 @@ pub(super) fn run(run: &Run) -> Result<Outcome, String> {
             end_to_end::interop_of(&words)
         }
         Slice::Figure(name) => {
-            built()?.integration(LAB)?.run(&[name, "--ignored"], &[]).map(Outcome::Counted)
+            built()?.integration(FIGURES)?.run(&[name, "--ignored"], &[]).map(Outcome::Counted)
         }
         Slice::Worlds(seed) => steps::some_worlds(*seed, WORLDS),
         Slice::Documentation => steps::documentation(run),
@@ -68,7 +68,7 @@ fn all() -> Result<Vec<Slice>, String> {
     if !ran.ok {
         return Err(ran.output);
     }
-    let figures = lists::names("full", LAB)?;
+    let figures = lists::names("full", FIGURES)?;
     Ok(of(&ran.output, end_to_end::other_browser_tests()?, figures))
 }
 

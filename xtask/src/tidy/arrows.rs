@@ -83,6 +83,21 @@ const RULES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "nearflash-figures",
+        &[
+            "nearflash-contract",
+            "nearflash-wire",
+            "nearflash-proto",
+            "nearflash-qos",
+            "nearflash-flash",
+            "nearflash-ftl",
+            "nearflash-packets",
+            "nearflash-worker",
+            "nearflash-client",
+            "nearflash-sim",
+        ],
+    ),
+    (
         "nearflash-lab",
         &[
             "nearflash-contract",

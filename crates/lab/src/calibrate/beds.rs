@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::bed::{Failure, FlashBed};
 use dataplane::Volume;
+use figures::bed::{Failure, FlashBed};
 use flash::Spec;
 use qos::calibrate::{Offer, Outcome};
 

@@ -1,6 +1,6 @@
 //! The paper's Figures 1 and 3 for one device, in one picture.
 
-use crate::figures::{Figure, Series, Table};
+use figures::{Figure, Series, Table};
 use qos::calibrate::{Calibration, Fit, Percentile, Search};
 
 use crate::plot;

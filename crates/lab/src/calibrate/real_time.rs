@@ -6,10 +6,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::bed;
 use client::load::{Generator, Local, Path, Shape, Tally};
 use contract::{BufPool, Instant, SizeClass, Turn};
 use dataplane::{Through, Volume};
+use figures::bed;
 use io::{Clock, Ring, SpinPolicy};
 use qos::calibrate::{Offer, Outcome};
 

@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
+use figures::four::TENANTS;
+
 use super::part::Part;
-use crate::four::{Got, TENANTS};
+use crate::four::Got;
 use crate::report::{Style, lay_out, number_text, time_text};
 
 /// The display of one part of the demonstration: its progress, then its result.
@@ -104,7 +106,7 @@ fn table(part: Part, got: &[Got], when: &str, is_judged: bool, style: Style) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::four::PAPER;
+    use figures::four::PAPER;
 
     #[test]
     fn the_table_says_who_got_what_was_promised() {

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use client::load::Tally;
+use figures::four::{PaperTenant, TENANTS};
 
 use super::board::Board;
 use super::part::{Part, parts};
 use super::seconds::{Seconds, Verdict};
 use crate::child::Server;
 use crate::crowd::{Crowd, Times};
-use crate::four::{Got, PaperTenant, SMALL, SMALL_BYTES, SMALL_SPEC, TENANTS};
+use crate::four::{self, Got, SMALL, SMALL_BYTES, SMALL_SPEC};
 use crate::report::{number_text, time_text};
 use crate::stage::Stage;
 use crate::stalls::Kept;
@@ -66,7 +67,7 @@ pub(crate) fn play(seconds: usize, is_shown: bool) -> Result<Seen, String> {
 
 /// Returns the configuration of a server with the small drive and the four tenants.
 fn stage() -> Result<Stage, String> {
-    Stage::new(SMALL_SPEC, &TENANTS.map(|tenant| tenant.promise(SMALL)))
+    Stage::new(SMALL_SPEC, &TENANTS.map(|tenant| four::promise(&tenant, SMALL)))
 }
 
 /// Serves the tenants and runs their loads, with the dashboard, until the program is stopped.
@@ -81,7 +82,7 @@ pub(super) fn keep() -> Result<(), String> {
 }
 
 fn crowd(part: Part, server: &Server, times: Times) -> Result<Crowd, String> {
-    let member = |tenant: &PaperTenant| tenant.member(part.drive, part.share(tenant.name));
+    let member = |tenant: &PaperTenant| four::member(tenant, part.drive, part.share(tenant.name));
     let members = TENANTS.iter().map(member).collect();
     Crowd::start(server.address(), members, SMALL_BYTES, times, 1)
 }

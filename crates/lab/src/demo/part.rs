@@ -1,6 +1,8 @@
 //! The three parts of the demonstration.
 
-use crate::four::{B_SENDS_LESS, Drive, Got, TENANTS};
+use figures::four::{B_SENDS_LESS, Drive, TENANTS};
+
+use crate::four::Got;
 
 /// A part of the demonstration: the drive, with or without the scheduler, and the rates that A and
 /// B send.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use client::load::Tally;
 use contract::Instant;
+use figures::four::TENANTS;
 
 use super::part::Part;
-use crate::four::{Got, TENANTS};
+use crate::four::Got;
 use crate::stalls::Kept;
 
 /// The shortest period that gets a verdict. A period ends with the first frame after this time.

@@ -6,11 +6,13 @@
 use std::thread;
 use std::time::Duration;
 
+use figures::Options;
+use figures::fig5::{self, Run};
+use figures::four::{PAPER, PaperTenant, TENANTS};
+
 use super::board::Board;
 use super::part::{Part, parts};
-use crate::figures::Options;
-use crate::figures::fig5::{self, Run};
-use crate::four::{Got, PAPER, PaperTenant, TENANTS};
+use crate::four::Got;
 
 /// The share of their promised rates that A and B send: all of it, since nothing stalls them in
 /// virtual time.

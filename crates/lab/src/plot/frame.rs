@@ -1,6 +1,6 @@
 //! The frame of a picture: the area for the data, with the title, axes and grid around it.
 
-use crate::figures::{Figure, Series};
+use figures::{Figure, Series};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 

@@ -1,9 +1,9 @@
 //! The appearance of each series, which follows from its name.
 
+use figures::Series;
 use plotters::style::RGBColor;
 
 use super::canvas::PALE_INK;
-use crate::figures::Series;
 
 /// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008, without
 /// their yellow, which is too pale for lines).

@@ -1,6 +1,6 @@
 //! Confirmation in real time of points of figures that were computed in virtual time.
 
-use crate::figures::Figure;
+use figures::Figure;
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{Load, offer};
 

@@ -1,6 +1,6 @@
 //! Figure 4 of the paper: tail latency against throughput of 1 KiB reads, on one core.
 
-use crate::figures::{Figure, Series, Table};
+use figures::{Figure, Series, Table};
 
 use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};
 

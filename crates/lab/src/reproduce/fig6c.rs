@@ -1,6 +1,6 @@
 //! Figure 6c of the paper: the number of TCP connections that one core serves.
 
-use crate::figures::{Figure, Series, Table};
+use figures::{Figure, Series, Table};
 
 use super::real::{Bed, Point, url};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::figures::Figure;
+use figures::Figure;
 
 use crate::plot;
 
@@ -55,7 +55,7 @@ fn quoted(cell: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::{Series, Table};
+    use figures::{Series, Table};
 
     #[test]
     fn tables_and_points_are_written() {

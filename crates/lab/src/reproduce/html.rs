@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::{Figure, Table, Verdict};
+use figures::{Figure, Table, Verdict};
 
 use super::machine::Machine;
 use crate::plot;
@@ -149,7 +149,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::Series;
+    use figures::Series;
 
     #[test]
     fn the_page_stands_alone_and_says_everything() {

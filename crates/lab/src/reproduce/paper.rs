@@ -1,7 +1,7 @@
 //! Data points that the paper states or shows, drawn beside our measurements, and curves cut to the
 //! visible range.
 
-use crate::figures::{Figure, Series};
+use figures::{Figure, Series};
 
 /// The latency in µs at which curves end that grow beyond any bound.
 const LATENCY_US_MAX: f64 = 5_000.0;
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn lines_end_where_the_plot_does() {
-        let options = crate::figures::Options { quick: true, ..Default::default() };
-        let mut figure = crate::figures::fig1(&options);
+        let options = figures::Options { quick: true, ..Default::default() };
+        let mut figure = figures::fig1(&options);
         let ours = figure.series.len();
         overlay(&mut figure);
         assert_eq!(figure.series.len(), 2 * ours);

@@ -1,7 +1,7 @@
 //! Table 2 of the paper: the latency of a single 4 KiB request, on a local device and over each
 //! path to a remote one.
 
-use crate::figures::{Figure, Table};
+use figures::{Figure, Table};
 
 use super::iscsi;
 use super::real::{Bed, NO_YARDSTICK, Point, url, url_v1};

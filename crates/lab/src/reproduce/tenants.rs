@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::figures::Figure;
 use client::load::Tally;
+use figures::Figure;
 
 use super::real::Bed;
 use crate::crowd::{Crowd, Member, Times};

@@ -158,7 +158,7 @@ fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
     let used = place.json(&["device", "recalibrate", "disk", "--accept"]);
     assert_eq!((&used["phase"], &used["automatic"]), (&"accepted".into(), &(asked == 0).into()));
     // How right the model is shows in virtual time, which no other program on this machine disturbs
-    // (`crates/lab/tests/all/recalibrate.rs`).
+    // (`crates/figures/tests/all/recalibrate.rs`).
     let found = price(&place).unwrap();
 
     // It survives a crash, with a tenant that does not fit into it.

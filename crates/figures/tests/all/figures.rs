@@ -1,11 +1,11 @@
 //! The figures in virtual time: what they must show, and snapshots of their tables.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test -p nearflash-lab --test all figures` writes the snapshots anew. The
+//! `UPDATE_SNAPSHOTS=1 cargo test -p nearflash-figures --test all figures` writes the snapshots anew. The
 //! runs are the short ones; `cargo xtask figures` makes the long ones (docs/results/figures.md).
 
 use std::path::Path;
 
-use nearflash_lab::figures::{self, Figure, Maker, Options};
+use nearflash_figures::{self as figures, Figure, Maker, Options};
 
 const OPTIONS: Options = Options { seed: 1, quick: true };
 

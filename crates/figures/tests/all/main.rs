@@ -1,4 +1,4 @@
-//! The tests of `nearflash-lab` through its public API.
+//! The tests of `nearflash-figures` through its public API.
 //!
 //! One program, because each one links the whole crate anew. Each module is a subject.
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::{Instant, Slo};
 use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{self, iops_at};
-use nearflash_lab::scenario::{Load, Loop, Setup, SourceId, Stage};
+use nearflash_figures::scenario::{Load, Loop, Setup, SourceId, Stage};
 use qos::calibrate::{Course, Crossing, Fit, Percentile, fit};
 use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step, Unfit};
 use qos::units::TOKEN;

@@ -6,7 +6,7 @@ use qos::{CostModel, DeviceModel, RatePoint, SizePoint};
 /// device. The paper found the cost linear in the size above 4 KiB. On the simulated device, writes
 /// of 1 MiB disturb reads of 4 KiB as much as 1.3 times as many bytes in small writes, because
 /// their pages reach the dies at once.
-pub(super) fn sized() -> DeviceModel {
+pub(crate) fn sized() -> DeviceModel {
     let point = |kib: usize, share: u32| {
         let pages = (kib / 4) as u32;
         SizePoint { bytes: kib << 10, weight: pages * share }
@@ -20,7 +20,7 @@ pub(super) fn sized() -> DeviceModel {
 }
 
 /// Returns `model` with its rates of mixed loads multiplied by `hundredths` / 100.
-pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
+pub(crate) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     let slow = |rate: u64| rate * hundredths / 100;
     let points =
         model.points().iter().map(|point| RatePoint { mixed: slow(point.mixed), ..*point });
@@ -29,7 +29,7 @@ pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
 }
 
 /// Returns `model` with the price of writes multiplied by `times`.
-pub(super) fn dearer(model: &DeviceModel, times: u32) -> DeviceModel {
+pub(crate) fn dearer(model: &DeviceModel, times: u32) -> DeviceModel {
     let cost = CostModel::linear(model.cost().write() * times, model.cost().read_only_read());
     let cost = cost.expect("a sound price");
     DeviceModel::new(cost, model.points().to_vec(), model.rate_max()).expect("sound rates")

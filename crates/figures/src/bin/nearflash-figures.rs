@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use nearflash_lab::figures::{ALL, Options};
+use nearflash_figures::{ALL, Options};
 
 /// Makes the figures that need no real machine.
 #[derive(Parser)]
@@ -28,7 +28,7 @@ const HEADING: &str = "# Figures in virtual time
 
 Made by `cargo xtask figures`, and the same on every machine: real workers, sessions and schedulers, simulated flash and a virtual
 clock, all from one seed. What is simulated, what it is charged for, and how to make these figures is in
-[reproduce.md](../how-to/reproduce.md). Short runs of the same are tests (`crates/lab/tests/all/figures.rs`). What is marked MISSED is missed.
+[reproduce.md](../how-to/reproduce.md). Short runs of the same are tests (`crates/figures/tests/all/figures.rs`). What is marked MISSED is missed.
 
 ";
 

@@ -4,8 +4,8 @@
 
 use flash::sim_flash::sweep::{Load, iops_at, offer};
 use flash::sim_flash::{Preset, SimVolume};
-use nearflash_lab::bed::Bed;
-use nearflash_lab::bed::IN_FLIGHT_MAX;
+use nearflash_figures::bed::Bed;
+use nearflash_figures::bed::IN_FLIGHT_MAX;
 use qos::calibrate::{Calibration, Course, Crossing, Effort};
 use qos::units::TOKEN;
 

@@ -14,7 +14,7 @@ use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
 /// connections to all of them.
 const WORKERS: usize = 2;
 /// The tokens a second of device A at a p95 of 500 µs.
-pub(super) const RATE: f64 = 420e3;
+pub(crate) const RATE: f64 = 420e3;
 
 /// A tenant of Figure 5 and its load on the unscaled device.
 struct TenantLoad {
@@ -27,33 +27,34 @@ struct TenantLoad {
 
 /// The rates and latencies that a tenant got in a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Got {
-    pub(crate) iops: f64,
+pub struct Got {
+    /// Requests a second.
+    pub iops: f64,
     /// The p95 latency of the tenant's reads, in µs.
-    pub(crate) p95: f64,
+    pub p95: f64,
     p99: f64,
-    pub(super) tokens: f64,
+    pub(crate) tokens: f64,
 }
 
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
-    pub(super) workers: usize,
-    pub(super) scheduled: bool,
+pub struct Run {
+    pub(crate) workers: usize,
+    pub(crate) scheduled: bool,
     /// The requests a second of tenant B on the unscaled device.
-    pub(super) b_iops: f64,
+    pub(crate) b_iops: f64,
     /// The factor by which the device is slower than the paper's; rates and latencies are scaled
     /// alike.
-    pub(super) slow: u32,
-    pub(super) pays_arrears: bool,
-    pub(super) worker_stalls: Stalling,
-    pub(super) client_stalls: Stalling,
-    pub(super) measured: Duration,
+    pub(crate) slow: u32,
+    pub(crate) pays_arrears: bool,
+    pub(crate) worker_stalls: Stalling,
+    pub(crate) client_stalls: Stalling,
+    pub(crate) measured: Duration,
 }
 
 impl Run {
     /// Returns the run of scenario 1 of the paper's Figure 5.
-    pub(super) fn new(options: &Options) -> Run {
+    pub(crate) fn new(options: &Options) -> Run {
         Run {
             workers: WORKERS,
             scheduled: true,
@@ -67,7 +68,7 @@ impl Run {
     }
 
     /// Returns the run in which B sends `b_iops` requests a second, with or without the scheduler.
-    pub(crate) fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Run {
+    pub fn sending(options: &Options, scheduled: bool, b_iops: f64) -> Run {
         Run { scheduled, b_iops, ..Run::new(options) }
     }
 }
@@ -81,7 +82,7 @@ fn tenants(b_iops: f64) -> [TenantLoad; 4] {
     })
 }
 
-pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
+pub(crate) fn play(options: &Options, run: Run) -> [Got; 4] {
     watch(options, run, |_, _| ())
 }
 
@@ -90,11 +91,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Simulates a run and returns the results of its tenants A to D. Every 50 ms of virtual time calls
 /// `look` with the results so far and the virtual time that they cover.
-pub(crate) fn watch(
-    options: &Options,
-    run: Run,
-    mut look: impl FnMut(&[Got; 4], Duration),
-) -> [Got; 4] {
+pub fn watch(options: &Options, run: Run, mut look: impl FnMut(&[Got; 4], Duration)) -> [Got; 4] {
     let device = Setup::device_a(options.seed, run.workers);
     let setup = Setup {
         scheduled: run.scheduled,
