@@ -15,6 +15,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use crc::Crc32c;
 use wire::superblock::{Format, Found};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -229,7 +230,7 @@ const _: () = assert!(CONTENT_BYTES.is_multiple_of(8));
 
 /// Returns the CRC-32C of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
+    Crc32c::of(bytes)
 }
 
 /// The format of superblocks.
@@ -338,10 +339,7 @@ pub fn set_pool_head(page: &mut [u8; PAGE_BYTES], head: &PoolHead) {
 
 fn pool_checksum(page: &[u8; PAGE_BYTES]) -> u32 {
     let at = offset_of!(PoolHead, crc);
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(&page[..at]);
-    digest.update(&page[at + 4..]);
-    digest.finalize() as u32
+    Crc32c::of_parts([&page[..at], &page[at + 4..]])
 }
 
 /// Sets the checksum of a page of the pool, unless the page is free.

@@ -12,6 +12,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use crc::Crc32c;
 use wire::superblock::{Format, Found};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -263,7 +264,7 @@ const _: () = assert!(size_of::<SegmentRecord>() == 32);
 
 /// Returns the CRC-32C of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
+    Crc32c::of(bytes)
 }
 
 /// Returns the number of pages of the header of a batch of this many entries.
@@ -288,10 +289,7 @@ impl Superblock {
 }
 
 fn batch_checksum(head: &[u8], entries: &[u8]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    digest.update(&head[..offset_of!(BatchHead, crc)]);
-    digest.update(entries);
-    digest.finalize() as u32
+    Crc32c::of_parts([&head[..offset_of!(BatchHead, crc)], entries])
 }
 
 impl BatchHead {

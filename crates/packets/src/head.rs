@@ -1,6 +1,7 @@
 //! The head of a packet, whose length and checksum are checked when it is parsed.
 
 use contract::Fatal;
+use crc::Crc32c;
 use wire::packets::{
     FLAG_ACK_NOW, FLAG_ACKS, FLAG_ECHO, FLAG_SEALED, PacketHead, PacketKind, TAG_BYTES, VERSION,
 };
@@ -155,16 +156,10 @@ const CRC_AT: usize = 36;
 /// Returns the checksum of a packet that comes in parts, of which the first contains the whole
 /// head. The checksum's own field counts as zero.
 pub(crate) fn crc_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     let mut parts = parts.into_iter();
     let first = parts.next().unwrap_or_default();
-    digest.update(&first[..CRC_AT]);
-    digest.update(&[0; 4]);
-    digest.update(&first[HEAD_BYTES..]);
-    for part in parts {
-        digest.update(part);
-    }
-    digest.finalize() as u32
+    let head = [&first[..CRC_AT], &[0; 4], &first[HEAD_BYTES..]];
+    Crc32c::of_parts(head.into_iter().chain(parts))
 }
 
 /// Writes the checksum into a packet's head.

@@ -11,7 +11,6 @@ extern crate alloc;
 extern crate std;
 
 mod carry;
-mod crc32c;
 pub mod fuse;
 pub mod nbd;
 pub mod nvme;

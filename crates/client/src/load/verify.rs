@@ -15,6 +15,7 @@
 use core::fmt;
 
 use contract::{BLOCK_BYTES, Status};
+use crc::Crc32c;
 
 /// Maximum number of units of a verifier: 512 GiB of 4 KiB units, in 1 GiB of memory.
 pub const VERIFY_UNITS_MAX: u64 = 1 << 27;
@@ -273,7 +274,7 @@ impl Verifier {
                 (false, _) => Err(self.torn(sector, address, newest).unwrap_or(Found::Foreign)),
             };
         }
-        if word(sector, CHECKSUM_AT) != checksum(&sector[..CHECKSUM_AT]) {
+        if word(sector, CHECKSUM_AT) != Crc32c::of(&sector[..CHECKSUM_AT]) {
             return Err(self.torn(sector, address, newest).unwrap_or(Found::Damaged));
         }
         let found =
@@ -323,12 +324,8 @@ fn stamp(sector: &mut [u8], run: u32, address: u64, generation: u32) {
         filler = filler.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
         piece.copy_from_slice(&filler.to_le_bytes());
     }
-    let checksum = checksum(&sector[..CHECKSUM_AT]);
+    let checksum = Crc32c::of(&sector[..CHECKSUM_AT]);
     sector[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::{BLOCK_BYTES, Buf, Door, REQUEST_BYTES_MAX, Range, SizeClass};
-use crc_fast::{CrcAlgorithm, Digest};
+use crc::Crc32c;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -182,10 +182,7 @@ impl Record {
 }
 
 fn checksum(header: &[u8], data: &[u8]) -> u32 {
-    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    digest.update(header);
-    digest.update(data);
-    digest.finalize() as u32
+    Crc32c::of_parts([header, data])
 }
 
 /// A file with blocking transfers and syncs, for recovery.

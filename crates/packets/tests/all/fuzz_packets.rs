@@ -43,7 +43,7 @@ pub(crate) fn seal(packet: &mut [u8]) {
     let bytes = packet.len() as u16;
     packet[2..4].copy_from_slice(&bytes.to_le_bytes());
     packet[36..40].fill(0);
-    let crc = crc_fast::crc32_iscsi(packet);
+    let crc = crc::Crc32c::of(packet);
     packet[36..40].copy_from_slice(&crc.to_le_bytes());
 }
 

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use contract::{FrameHead, HEAD_BYTES_MAX, SPEECH_BYTES_MAX};
+use crc::Crc32c;
 use wire::nvme::{CommandId, Completion};
 use wire::nvme_tcp::{
     CommonHeader, DIGEST_BYTES, DataHead, FatalStatus, PduType, ReadyHead, ResponseHead,
@@ -11,7 +12,6 @@ use wire::nvme_tcp::{
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::framer::{Broken, Digests};
-use crate::crc32c::Crc32c;
 
 /// The most bytes of data in a PDU that a session sends by itself.
 const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;

@@ -6,11 +6,11 @@
 use alloc::boxed::Box;
 
 use contract::{Fatal, Status};
+use crc::Crc32c;
 use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, digests, flags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::carry::Carry;
-use crate::crc32c::Crc32c;
 use crate::takeover::{Reader, Unfit, Writer};
 
 /// The size of the longest header in bytes.

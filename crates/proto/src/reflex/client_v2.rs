@@ -7,6 +7,7 @@ use contract::{
     Command, Control, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
     NamespaceInfo, Notice, Range, Register, Rights, Status, Tag, TenantReply,
 };
+use crc::Crc32c;
 use wire::reflex_v2::{
     FEATURE_CHECKSUMS, FLAG_FUA, HelloBody, HelloHead, INFO_VOLATILE_CACHE, InfoBody, MAGIC,
     Opcode, RIGHT_READ, RIGHT_WRITE, RenegotiateBody, ReplyHead, ReplyOpcode, RequestHead, SloBody,
@@ -15,7 +16,6 @@ use wire::reflex_v2::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::client::ClientEvent;
-use crate::crc32c::Crc32c;
 
 /// The longest body in bytes of a notice that this client does not know, and skips.
 const NOTICE_BYTES_MAX: usize = HEAD_BYTES_MAX - size_of::<ReplyHead>();

@@ -2,8 +2,7 @@
 //! with it.
 
 use contract::Status;
-
-use crate::crc32c::Crc32c;
+use crc::Crc32c;
 
 /// The bytes of a payload that have not come, and the payload's checksums.
 #[derive(Debug)]

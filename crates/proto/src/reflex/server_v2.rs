@@ -8,6 +8,7 @@ use contract::{
     NamespaceInfo, Notice, REQUEST_BYTES_MAX, Range, Register, Reply, Request, Slo, Status, Tag,
     TenantReply,
 };
+use crc::Crc32c;
 use wire::reflex_v2::{
     FEATURE_CHECKSUMS, FLAG_FUA, HelloBody, HelloHead, INFO_VOLATILE_CACHE, InfoBody, Opcode,
     RIGHT_READ, RIGHT_WRITE, RenegotiateBody, ReplyHead, ReplyOpcode, RequestHead, SloBody,
@@ -16,7 +17,6 @@ use wire::reflex_v2::{
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX};
-use crate::crc32c::Crc32c;
 
 /// The largest percentile, in tenths of a percent.
 const PERCENTILE_TENTHS_MAX: u16 = 1000;

@@ -7,7 +7,7 @@ use core::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use crc_fast::CrcAlgorithm;
+use crc::crc32;
 use subtle::ConstantTimeEq;
 
 use super::hash::Hash;
@@ -126,11 +126,6 @@ impl Secret {
             Some(hash) => hash.keyed(&self.key, &[owner.as_bytes(), TRANSFORM]),
         }
     }
-}
-
-/// Returns the CRC-32/ISO-HDLC of `bytes`.
-fn crc32(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
 #[cfg(test)]

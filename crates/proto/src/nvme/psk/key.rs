@@ -9,7 +9,7 @@ use core::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::{Psk, PskHash};
-use crc_fast::CrcAlgorithm;
+use crc::crc32;
 use subtle::ConstantTimeEq;
 
 use super::super::auth::Hash;
@@ -181,11 +181,6 @@ impl TlsKey {
         let key = labels.derive(hash, &retained, b"nvme-tls-psk", context, bytes)?;
         Some(Offer { identity, psk: Psk { hash: of_tls, key: key.into() } })
     }
-}
-
-/// Returns the CRC-32/ISO-HDLC of `bytes`.
-fn crc32(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }
 
 #[cfg(test)]

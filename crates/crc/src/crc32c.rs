@@ -1,5 +1,5 @@
 //! CRC-32C (Castagnoli): the digest of NVMe/TCP's headers and data, and the checksum of `reflex`
-//! version 2.
+//! version 2, of packets, and of the structures on media.
 //!
 //! `crc-fast` folds blocks of 384 bytes by carry-less multiplication, from the first multiple of 64
 //! on. It takes the rest after the last block word by word, and each step waits for the one before.
@@ -22,15 +22,14 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 /// A checksum over bytes that come in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crc32c(u32);
+pub struct Crc32c(u32);
 
 impl Crc32c {
     /// The checksum of no bytes.
-    pub(crate) const EMPTY: Crc32c = Crc32c(0);
+    pub const EMPTY: Crc32c = Crc32c(0);
 
     /// Returns the checksum of `bytes`.
-    #[inline]
-    pub(crate) fn of(bytes: &[u8]) -> u32 {
+    pub fn of(bytes: &[u8]) -> u32 {
         match cut(bytes) {
             Some((first, last, shift)) => {
                 let last = crc_fast::crc32_iscsi(last);
@@ -41,8 +40,7 @@ impl Crc32c {
     }
 
     /// Continues the checksum with `bytes`.
-    #[inline]
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         self.0 = match cut(bytes) {
             Some((first, last, shift)) => {
                 let last = crc_fast::crc32_iscsi(last);
@@ -53,12 +51,19 @@ impl Crc32c {
     }
 
     /// Returns the checksum of the bytes added so far.
-    pub(crate) const fn sum(self) -> u32 {
+    pub const fn sum(self) -> u32 {
         self.0
     }
 
+    /// Returns the checksum of `parts`, one behind the other.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+        let mut sum = Crc32c::EMPTY;
+        parts.into_iter().for_each(|part| sum.add(part));
+        sum.0
+    }
+
     /// Creates a checksum that continues from `sum`, the checksum of earlier bytes.
-    pub(crate) const fn from_sum(sum: u32) -> Crc32c {
+    pub const fn from_sum(sum: u32) -> Crc32c {
         Crc32c(sum)
     }
 }
@@ -176,6 +181,7 @@ mod tests {
             let mut sum = Crc32c::from_sum(sum.sum());
             sum.add(second);
             assert_eq!(sum.sum(), whole, "cut at {cut}");
+            assert_eq!(Crc32c::of_parts([first, second]), whole, "cut at {cut}");
         }
     }
 }
