@@ -130,6 +130,7 @@ impl Config {
         let names = self.device_names();
         let mut spaces: Vec<Space> = Vec::new();
         let (mut numbers, mut named) = (HashMap::new(), HashMap::new());
+        let exported: Vec<bool> = names.iter().map(|name| self.exports_files_of(name)).collect();
         for (config, position) in self.numbered_namespaces().iter().zip(1..) {
             let mut mistaken = |key, error: String| {
                 mistakes.add(
@@ -158,7 +159,7 @@ impl Config {
                 mistaken(key, error);
                 Namespace { device: 0, first: 0, blocks: 8, read_only: config.read_only }
             });
-            if let Err((key, error)) = self.check_beside_files(config, &names, rooms) {
+            if let Err((key, error)) = check_beside_files(config, &names, rooms, &exported) {
                 mistaken(key, error);
             }
             numbers.insert(number, spaces.len());
@@ -174,36 +175,37 @@ impl Config {
     pub(crate) fn exports_files_of(&self, device: &str) -> bool {
         self.namespace.iter().any(|one| one.file.is_some() && one.device == device)
     }
+}
 
-    /// Checks that a namespace cannot write beside the files of a device: to the metadata of its
-    /// file system, or to files that nobody exports.
-    fn check_beside_files(
-        &self,
-        config: &spec::Namespace,
-        names: &[String],
-        rooms: &[Room],
-    ) -> Result<(), Mistake> {
-        if config.file.is_some() || config.read_only {
-            return Ok(());
-        }
-        let device = &config.device;
-        let room = names.iter().position(|name| name == device).map(|at| &rooms[at]);
-        let error = if self.exports_files_of(device) {
-            format!(
-                "device {device:?} serves files, and this namespace could overwrite their file system; \
-                 name a `file`, or make it `read_only`"
-            )
-        } else if room.is_some_and(|room| room.files.are_there()) {
-            format!(
-                "device {device:?} has a file system, which this namespace could overwrite; name a \
-                 `file`, or make it `read_only`; if nobody needs the files any more, give the device's \
-                 `spec` the option `ftl.files=ignore`"
-            )
-        } else {
-            return Ok(());
-        };
-        Err(("read_only", error))
+/// Checks that a namespace cannot write beside the files of a device: to the metadata of its file
+/// system, or to files that nobody exports. `names`, `rooms` and `exported` are the devices;
+/// `exported` says which of them have files that are namespaces.
+fn check_beside_files(
+    config: &spec::Namespace,
+    names: &[String],
+    rooms: &[Room],
+    exported: &[bool],
+) -> Result<(), Mistake> {
+    if config.file.is_some() || config.read_only {
+        return Ok(());
     }
+    let device = &config.device;
+    let at = names.iter().position(|name| name == device);
+    let error = if at.is_some_and(|at| exported[at]) {
+        format!(
+            "device {device:?} serves files, and this namespace could overwrite their file system; \
+             name a `file`, or make it `read_only`"
+        )
+    } else if at.is_some_and(|at| rooms[at].files.are_there()) {
+        format!(
+            "device {device:?} has a file system, which this namespace could overwrite; name a \
+             `file`, or make it `read_only`; if nobody needs the files any more, give the device's \
+             `spec` the option `ftl.files=ignore`"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(("read_only", error))
 }
 
 /// Returns the range of blocks that a namespace takes of its device. `names` and `rooms` are the
