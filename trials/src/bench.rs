@@ -9,7 +9,7 @@
 mod idle;
 mod link;
 mod load;
-mod machine;
+pub(crate) mod machine;
 mod ops;
 pub(crate) mod process;
 mod rows;

@@ -1,5 +1,5 @@
-//! Trials that are too hard or too slow for a test: `cargo xtask interop`, `bench`, `takeover`, `cost`,
-//! `way` and `fio-engine` hand on to this program.
+//! Trials that are too hard or too slow for a test: `cargo xtask interop`, `bench`, `takeover`,
+//! `siege`, `cost`, `way` and `fio-engine` hand on to this program.
 //!
 //! It starts the workspace's programs as processes and depends on none of them, so other chores do
 //! not have to build what only a trial needs.
@@ -9,6 +9,7 @@
 mod bench;
 mod cost;
 mod interop;
+mod siege;
 mod way;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Trial {
     Bench(bench::BenchOptions),
     /// Measure how a new process takes over connections under load
     Takeover(bench::takeover::TakeoverOptions),
+    /// Attack the server with connections of one tenant, and time the reads of others
+    Siege(siege::SiegeOptions),
     /// Count the instructions that scheduling costs
     Cost(cost::CostOptions),
     /// Lists the files that execute instructions in one read.
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match Options::parse().trial {
         Trial::Bench(options) => bench::run(&options),
         Trial::Takeover(options) => bench::takeover::run(&options),
+        Trial::Siege(options) => siege::run(&options),
         Trial::Cost(options) => cost::run(&options),
         Trial::Way(options) => way::run(&options),
         Trial::FioEngine(options) => interop::fio::build(&options),

@@ -1,9 +1,9 @@
-//! The project's chores: `cargo xtask ci`, `soak`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
-//! `fio-engine`, `interop`, `package`.
+//! The project's chores: `cargo xtask ci`, `soak`, `tidy`, `bench`, `takeover`, `siege`, `cost`,
+//! `sim`, `figures`, `fuzz`, `fio-engine`, `interop`, `package`.
 //!
-//! Nothing here is shipped. `bench`, `takeover`, `cost`, `fio-engine` and `interop` belong to the package `trials`,
-//! which is built when one of them is asked for. What a chore needs beyond Rust it installs (as root, on Debian) or
-//! names.
+//! Nothing here is shipped. `bench`, `takeover`, `siege`, `cost`, `fio-engine` and `interop` belong
+//! to the package `trials`, which is built when one of them is asked for. What a chore needs beyond
+//! Rust it installs (as root, on Debian) or names.
 
 #![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
 
@@ -48,6 +48,9 @@ enum Chore {
     /// Measures how a new process takes over connections under load.
     #[command(disable_help_flag = true)]
     Takeover(trials::Words),
+    /// Attacks a server with connections of one tenant, and times the reads of others.
+    #[command(disable_help_flag = true)]
+    Siege(trials::Words),
     /// Counts what scheduling costs in instructions.
     #[command(disable_help_flag = true)]
     Cost(trials::Words),
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => runs::fuzz(&options),
         Chore::Bench(options) => trials::run("bench", &options),
         Chore::Takeover(options) => trials::run("takeover", &options),
+        Chore::Siege(options) => trials::run("siege", &options),
         Chore::Cost(options) => trials::run("cost", &options),
         Chore::Way(options) => trials::run("way", &options),
         Chore::FioEngine(options) => trials::run("fio-engine", &options),

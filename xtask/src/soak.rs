@@ -66,6 +66,9 @@ const SOAKS: &[Soak] = &[
     Soak { name: "takeover", about: "A hundred take-overs with each protocol under a load that verifies.", commands: &[
         (&[], "run --package trials -- takeover --rounds 100"),
     ] },
+    Soak { name: "siege", about: "Attacks of ten minutes on a server, whose other tenants must not notice.", commands: &[
+        (&[], "run --package trials -- siege --seconds 600"),
+    ] },
     Soak { name: "operating", about: "What operating costs: the ignored tests of the list `ops`.", commands: &[
         (&[], "run --package trials -- bench ops"),
     ] },

@@ -14,7 +14,7 @@ pub(super) fn build() -> Result<PathBuf, String> {
 }
 
 /// Returns cargo's target folder, which `CARGO_TARGET_DIR` may name.
-pub(super) fn target_folder() -> PathBuf {
+pub(crate) fn target_folder() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     shell::root().join(folder.unwrap_or_else(|| "target".into()))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Returns a free port outside the kernel's ephemeral range, which connections cannot take while
 /// the server that uses the port is being restarted.
-pub(super) fn free_port() -> Result<u16, String> {
+pub(crate) fn free_port() -> Result<u16, String> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() as u16;
     for _ in 0..100 {

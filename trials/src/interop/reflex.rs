@@ -6,6 +6,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wire::reflex_v2::{
@@ -20,31 +23,67 @@ const LOGICAL: usize = 512;
 const HELLO_LIMIT: Duration = Duration::from_secs(20);
 
 /// An open connection to a server of protocol `reflex`.
-pub(super) struct Connection {
-    stream: TcpStream,
+pub(crate) struct Connection {
+    stream: Stream,
     received: Vec<u8>,
     tags: u64,
 }
 
+/// A stream to a server, over TCP or a Unix socket.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(limit)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(limit)),
+        }
+    }
+
+    fn set_write_timeout(&self, limit: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_write_timeout(Some(limit)),
+            Stream::Unix(stream) => stream.set_write_timeout(Some(limit)),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Unix(stream) => stream.read(bytes),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
 /// A request of the client. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    pub(super) opcode: Opcode,
-    pub(super) offset: usize,
-    pub(super) bytes: usize,
-    pub(super) forced: bool,
+pub(crate) struct Request {
+    pub(crate) opcode: Opcode,
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+    pub(crate) forced: bool,
 }
 
 /// A reply of the server.
-pub(super) struct Reply {
-    pub(super) tag: u64,
-    pub(super) status: u16,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Reply {
+    pub(crate) tag: u64,
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Connection {
     /// Connects to a server, and tries again until `limit` has passed while it does not answer.
-    pub(super) fn open(address: &str, limit: Duration) -> Result<Connection, String> {
+    pub(crate) fn open(address: &str, limit: Duration) -> Result<Connection, String> {
         let started = Instant::now();
         loop {
             match Connection::try_open(address) {
@@ -60,7 +99,17 @@ impl Connection {
     fn try_open(address: &str) -> io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(HELLO_LIMIT))?;
+        Connection::greet(Stream::Tcp(stream))
+    }
+
+    /// Connects to a server that listens on a Unix socket.
+    pub(crate) fn open_unix(path: &Path) -> io::Result<Connection> {
+        Connection::greet(Stream::Unix(UnixStream::connect(path)?))
+    }
+
+    /// Sends the hello and waits for the answer.
+    fn greet(stream: Stream) -> io::Result<Connection> {
+        stream.set_write_timeout(HELLO_LIMIT)?;
         let mut connection = Connection { stream, received: Vec::new(), tags: 0 };
         let mut hello = HelloHead::new_zeroed();
         hello.magic = MAGIC;
@@ -79,7 +128,7 @@ impl Connection {
     }
 
     /// Sends a request with its payload, and returns the tag that its reply will carry.
-    pub(super) fn send(&mut self, request: Request, payload: &[u8]) -> io::Result<u64> {
+    pub(crate) fn send(&mut self, request: Request, payload: &[u8]) -> io::Result<u64> {
         self.tags += 1;
         let mut head = RequestHead::new_zeroed();
         head.opcode = request.opcode;
@@ -93,8 +142,8 @@ impl Connection {
     }
 
     /// Waits for the next reply and returns it; `None` if none arrives within `limit`.
-    pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
-        self.stream.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
+    pub(crate) fn receive(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
+        self.stream.set_read_timeout(limit.max(Duration::from_millis(1)))?;
         loop {
             if let Some(reply) = self.take_reply() {
                 return Ok(Some(reply));
@@ -114,7 +163,8 @@ impl Connection {
         }
     }
 
-    fn take_reply(&mut self) -> Option<Reply> {
+    /// Returns the next reply that has arrived, without receiving more.
+    pub(crate) fn take_reply(&mut self) -> Option<Reply> {
         let (head, rest) = ReplyHead::read_from_prefix(&self.received).ok()?;
         let body = rest.get(..head.body_bytes.get() as usize)?.to_vec();
         let whole = size_of::<ReplyHead>() + body.len();
@@ -135,6 +185,15 @@ impl Connection {
             }
             Some(reply) => Err(format!("{}: status {}", what(), reply.status)),
             None => Err(format!("{}: no answer", what())),
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
         }
     }
 }
