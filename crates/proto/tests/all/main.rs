@@ -4,6 +4,7 @@
 //! All tests are one program, because each program links the whole crate anew. Each module is a
 //! subject.
 
+mod fuzz_auth;
 mod fuzz_fuse;
 mod fuzz_nbd;
 mod fuzz_nvme;
