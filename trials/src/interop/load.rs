@@ -82,21 +82,31 @@ enum Pending {
     Flush { mark: u64 },
 }
 
+impl Counts {
+    /// Returns `true` if requests of each kind that decides about durability were acknowledged.
+    fn cover(self, mix: Mix) -> bool {
+        let flushed = mix == Mix::Forced || self.flushes > 0;
+        let forced = mix == Mix::Flushes || self.forced > 0;
+        self.plain > 0 && flushed && forced
+    }
+}
+
 impl Load<'_> {
-    /// Runs the load for `time`, then calls `happen`, which makes the server fail, and goes on
-    /// receiving until the connection ends.
+    /// Runs the load until its counts cover its mix and then for `time`, calls `happen`, which makes
+    /// the server fail, and goes on receiving until the connection ends.
     pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
         let mut happen = Some(happen);
-        let started = Instant::now();
+        let mut covered: Option<Instant> = None;
         loop {
-            let may_flush = started.elapsed() + WITHOUT_FLUSH < time;
+            let past = covered.map(|since| since.elapsed());
+            let may_flush = past.is_none_or(|past| past + WITHOUT_FLUSH < time);
             let filled = match happen.is_some() {
                 true => self.fill(&mut pending, may_flush),
                 false => Ok(()),
             };
-            if started.elapsed() >= time
+            if past.is_some_and(|past| past >= time)
                 && let Some(happen) = happen.take()
             {
                 // A random pause of a random magnitude, so that the failure meets the requests at
@@ -112,6 +122,9 @@ impl Load<'_> {
             match filled.and_then(|()| self.connection.receive(SILENCE_MAX)) {
                 Ok(Some(reply)) => {
                     self.take(&reply, &mut pending, &mut counts)?;
+                    if covered.is_none() && counts.cover(self.mix) {
+                        covered = Some(Instant::now());
+                    }
                 }
                 Ok(None) => return Err(format!("no answer for {SILENCE_MAX:?}")),
                 Err(error) if happen.is_some() => return Err(format!("connection lost: {error}")),
