@@ -32,8 +32,8 @@ const BLOCKS: &str = "/sys/block";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Subsystems, as `nvme-tcp://HOST:PORT/NQN[?digests=header|data|both&host=NQN]`; several
-    /// addresses of one subsystem are several paths
+    /// Subsystems, as `nvme-tcp://HOST:PORT/NQN[?digests=header|data|both&tls=required&host=NQN]`;
+    /// several addresses of one subsystem are several paths
     #[arg(required = true)]
     addresses: Vec<NvmeAddress>,
     /// Number of I/O queues, at most 128 [default: one for each processor of this machine]
@@ -129,12 +129,12 @@ fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
         plain(&format!("--fast_io_fail_tmo={}", args.fail_after));
     }
     plain(&format!("--ctrl-loss-tmo={loss}"));
-    if address.digests.header {
-        plain("--hdr-digest");
-    }
-    if address.digests.data {
-        plain("--data-digest");
-    }
+    let asked = [
+        (address.digests.header, "--hdr-digest"),
+        (address.digests.data, "--data-digest"),
+        (address.tls, "--tls"),
+    ];
+    asked.iter().filter(|(is_asked, _)| *is_asked).for_each(|(_, word)| plain(word));
     let keys =
         [("--dhchap-secret", &args.key_file), ("--dhchap-ctrl-secret", &args.controller_key_file)];
     for (option, file) in keys {
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn lines_can_be_pasted_and_hold_no_key() {
         let lines = lines(
-            "nvme-tcp://[::1]:4420/nqn.x:a?digests=both&host=nqn.y:b nvme-tcp://10.0.0.2:4421/nqn.x:a \
+            "nvme-tcp://[::1]:4420/nqn.x:a?digests=both&host=nqn.y:b nvme-tcp://10.0.0.2:4421/nqn.x:a?tls=required \
              --queues 4 --key-file ./it's --fail-after 5000",
         );
         assert_eq!(
@@ -298,7 +298,8 @@ mod tests {
         assert!(
             lines[1].contains("--traddr=10.0.0.2 --trsvcid=4421 --nqn=nqn.x:a --nr-io-queues=4")
         );
-        assert!(!lines[1].contains("digest"));
+        assert!(!lines[1].contains("digest") && !lines[0].contains("--tls"));
+        assert!(lines[1].contains("--tls --dhchap-secret"), "{}", lines[1]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub struct Geometry {
     pub atomic_blocks_max: u32,
     /// Maximum number of pages of a [`Command::Commit`]; zero if unsupported.
     pub commit_pages_max: u16,
+    /// `true` if a plain write of at most `atomic_blocks_max` blocks is whole as well: a read beside
+    /// it, and a crash, sees all of it or nothing. Unlike an atomic write, it need not be durable.
+    pub writes_whole: bool,
     /// `true` if a power failure may lose acknowledged writes that no flush followed.
     pub volatile_cache: bool,
     /// `true` if writes are refused.

@@ -146,6 +146,8 @@ pub enum Happening {
     TlsCrowd,
     /// A TLS handshake failed because of a certificate.
     TlsCertificate,
+    /// A TLS handshake failed because of a pre-shared key.
+    TlsKey,
     /// A TLS handshake failed for another reason.
     TlsProtocol,
 }
@@ -163,6 +165,7 @@ impl Happening {
         Happening::TlsLate,
         Happening::TlsCrowd,
         Happening::TlsCertificate,
+        Happening::TlsKey,
         Happening::TlsProtocol,
     ];
 

@@ -29,6 +29,10 @@ pub enum Insecurity {
     WrongFingerprint,
     /// The peer's certificate is malformed.
     BadCertificate,
+    /// The peer offers no pre-shared key that this end knows.
+    UnknownKey,
+    /// The peer does not have the pre-shared key that it names, or that this end named.
+    WrongKey,
     /// The peer sent a fatal alert of this number (RFC 8446, section 6).
     Alert(u8),
     /// A record was tampered with, or is malformed.
@@ -46,8 +50,8 @@ impl Insecurity {
 
     /// The names of the reasons in metrics. Several reasons have the same name, and are counted
     /// together.
-    pub const WORDS: [&'static str; 6] =
-        ["plain", "broken_off", "late", "crowd", "certificate", "protocol"];
+    pub const WORDS: [&'static str; 7] =
+        ["plain", "broken_off", "late", "crowd", "certificate", "key", "protocol"];
 
     /// Returns the index of the reason's name in [`WORDS`](Insecurity::WORDS).
     pub fn class(self) -> usize {
@@ -64,11 +68,12 @@ impl Insecurity {
             | Insecurity::BadCertificate => 4,
             // A peer that does not like this end's certificate says so with one of these.
             Insecurity::Alert(42..=49 | 113 | 116) => 4,
+            Insecurity::UnknownKey | Insecurity::WrongKey | Insecurity::Alert(115) => 5,
             Insecurity::NothingInCommon
             | Insecurity::Alert(_)
             | Insecurity::BadRecord
             | Insecurity::Misbehaved
-            | Insecurity::Internal => 5,
+            | Insecurity::Internal => 6,
         }
     }
 }
@@ -84,6 +89,7 @@ fn alert(number: u8) -> &'static str {
         44 => "revoked certificate",
         45 => "expired certificate",
         46 => "unusable certificate",
+        47 => "value that does not fit, such as the proof of a wrong pre-shared key",
         48 => "unknown authority of the certificate",
         49 => "access denied",
         50 => "message that makes no sense",
@@ -91,6 +97,7 @@ fn alert(number: u8) -> &'static str {
         70 => "unsupported version",
         80 => "internal error",
         112 => "unknown name",
+        115 => "unknown pre-shared key",
         116 => "missing certificate",
         _ => "another alert",
     }
@@ -113,6 +120,8 @@ impl fmt::Display for Insecurity {
             Insecurity::BadCertificate => {
                 "its certificate makes no sense, or is an authority's own (CA:TRUE)"
             }
+            Insecurity::UnknownKey => "the other end offers no pre-shared key that is known here",
+            Insecurity::WrongKey => "the other end does not have the pre-shared key",
             Insecurity::Alert(number) => {
                 return write!(
                     f,
@@ -137,6 +146,7 @@ mod tests {
         assert_eq!(word(Insecurity::Alert(48)), "certificate");
         assert_eq!(word(Insecurity::Alert(70)), "protocol");
         assert_eq!(word(Insecurity::Expired), "certificate");
+        assert_eq!(word(Insecurity::WrongKey), "key");
         assert_eq!(word(Insecurity::Plain), "plain");
     }
 }

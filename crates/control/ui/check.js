@@ -9,6 +9,7 @@ const NUMBERS = ["latency_us", "iops", "read_percent", "request_bytes", "percent
 
 let isTouched = false;
 let budget = null;
+let asked = 0;
 
 /** Returns the form's question as a body of the API. */
 function question(form) {
@@ -43,17 +44,21 @@ function fit(fits) {
   return fits === 1 ? "No second one like it fits." : `${count(fits)} such tenants fit.`;
 }
 
+/** Asks the server, and shows its answer unless another question was asked meanwhile. */
 async function ask(form) {
+  const own = ++asked;
   const button = form.querySelector("button");
   button.disabled = true;
   try {
     const verdict = await post("/v1/tenants/check", question(form));
+    if (own !== asked) return;
     draw(verdict.tokens_needed);
     if (!verdict.admitted) return refused(form, verdict);
     tell("good", "✓", "It would be admitted.",
       h("p", {}, `It needs ${count(verdict.tokens_needed)} tokens/s; ${count(verdict.tokens_left)} would be left for best effort. ${fit(verdict.fits)}`));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
+    if (own !== asked) return;
     tell("bad", "▲", "It cannot be told.", h("p", {}, `${error.message}.`));
   } finally {
     button.disabled = false;
@@ -74,7 +79,7 @@ function draw(needed) {
   say(note, `Reserved: ${count(tokens_promised)} of ${count(tokens)} tokens/s at the strictest latency.${asked}`);
 }
 
-/** Shows the device's free tokens, and suggests a fitting SLO until the user types. */
+/** Shows the device's free tokens. Suggests a fitting SLO and asks about it, until the user types. */
 export function show(named, model) {
   const device = named[devices.place()];
   const isOther = budget?.name !== device?.name;
@@ -85,6 +90,7 @@ export function show(named, model) {
   const row = model.p95[Math.min(1, model.p95.length - 1)];
   form.elements.latency_us.value = Math.max(row.latency_us, budget.strictest?.latency_us ?? 0);
   form.elements.iops.value = Math.max(Math.floor(budget.tokens_left / 10), 1);
+  ask(form);
 }
 
 export function start() {

@@ -76,8 +76,12 @@ impl Sessions<AnySession> for ByListener {
                     true => ControllerSession::new(desk.clone(), port, conn),
                     false => ControllerSession::refusing(desk.clone(), port, conn),
                 };
-                AnySession::NvmeTcp(match peer.address() {
+                let session = match peer.address() {
                     Some(address) => session.from_address(address.ip()),
+                    None => session,
+                };
+                AnySession::NvmeTcp(match opening {
+                    Some(opening) => session.after(opening),
                     None => session,
                 })
             }

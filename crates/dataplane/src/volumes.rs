@@ -280,6 +280,37 @@ impl Volume {
         }
     }
 
+    /// Checks that the device can [give space back](Volume::give_back).
+    ///
+    /// # Errors
+    /// Says why it cannot.
+    pub fn check_gives_back(&self) -> Result<(), String> {
+        match &self.storage {
+            Storage::File(_) | Storage::Mem(_) | Storage::Null { .. } => Ok(()),
+            Storage::Ftl(_) => Err("an ftl: device takes discards from clients and hosts alone: \
+                                    discard the namespace by one, and then remove it"
+                .to_owned()),
+            Storage::Sim { .. } => Err("a simulated device has no space to give back".to_owned()),
+        }
+    }
+
+    /// Zeroes a range in which no request is in flight, and frees the space: of the file, the disk
+    /// or memory.
+    ///
+    /// # Errors
+    /// The file system or the disk refuses, or the device has no such space.
+    pub fn give_back(&self, first: u64, blocks: u64) -> Result<(), String> {
+        self.check_gives_back()?;
+        match &self.storage {
+            Storage::File(volume) => volume.free(first, blocks).map_err(|error| error.to_string()),
+            Storage::Mem(volume) => {
+                volume.zero_now(first, blocks);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the properties of the device that requests can observe.
     pub fn geometry(&self) -> Geometry {
         match &self.storage {

@@ -15,7 +15,7 @@ use contract::{
 
 use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
-use op::{Op, OpStep};
+use op::{Grain, Op, OpStep};
 
 /// Period after which waiting requests are retried: long enough for the worker to sleep meanwhile.
 const RETRY_PERIOD: Duration = Duration::from_micros(100);
@@ -24,8 +24,9 @@ const RETRY_PERIOD: Duration = Duration::from_micros(100);
 ///
 /// Reads and plain writes hold the range's stripes in shared mode. An atomic write, a
 /// compare-and-write and a write that ends inside a granule hold the stripes alone. Where the
-/// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too. A
-/// commit holds all stripes from its first page to its last as a plain write does, so that no write
+/// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too. So
+/// does a read that the inner device may carry out in parts, if it [leaves plain writes
+/// whole](Geometry::writes_whole). A commit holds all stripes from its first page to its last as a plain write does, so that no write
 /// that ends inside a granule puts back what the commit replaced.
 ///
 /// A request that does not get its stripes waits here in order. `kick` and `poll` retry waiting
@@ -129,6 +130,13 @@ impl<D: Device> Exclusive<D> {
                 ((granules - 1) * granule + 1).min((REQUEST_BYTES_MAX / BLOCK_BYTES) as u32)
             }
         }
+    }
+
+    /// Returns the sizes by which the inner device takes requests.
+    fn grain(&self) -> Grain {
+        let inner = self.inner.geometry();
+        let reads_max = if inner.writes_whole { inner.atomic_blocks_max.into() } else { u64::MAX };
+        Grain { granule: self.granule, blocks: inner.blocks, reads_max }
     }
 
     /// Returns the reason to refuse a command, if there is one.
@@ -238,7 +246,7 @@ impl<D: Device> Device for Exclusive<D> {
     }
 
     fn excludes(&self, command: Command) -> bool {
-        op::is_alone(command, self.granule, &self.locks)
+        op::is_alone(command, self.grain(), &self.locks)
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {
@@ -249,8 +257,7 @@ impl<D: Device> Device for Exclusive<D> {
             self.refused.push(Completion { slot, status, buf });
             return;
         }
-        let blocks = self.inner.geometry().blocks;
-        let op = Op::new(slot, command, buf, (self.granule, blocks), &self.locks);
+        let op = Op::new(slot, command, buf, self.grain(), &self.locks);
         let slot = self.ops.insert(op).expect("room was checked");
         if !self.start(now, slot) {
             self.waiting.push_back(slot);

@@ -86,6 +86,16 @@ impl MemVolume {
         }
     }
 
+    /// Zeroes a range of any length without a queue, and frees its memory.
+    pub fn zero_now(&self, first: u64, blocks: u64) {
+        let (mut at, end) = (first, first + blocks);
+        while at < end {
+            let piece = (end - at).min(u64::from(u32::MAX - u32::MAX % CHUNK_BLOCKS as u32));
+            self.zero(Range::new(at, piece as u32));
+            at += piece;
+        }
+    }
+
     /// Carries out a command on the data. Returns [`Status::Unsupported`] for compares and commits.
     pub(crate) fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
         let bytes = command.buffer_bytes();
@@ -193,6 +203,7 @@ impl Device for MemQueue {
             physical_block_bytes: BLOCK_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
             commit_pages_max: 0,
+            writes_whole: false,
             volatile_cache: false,
             read_only: false,
         }
@@ -251,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_huge_discard_spares_its_neighbours() {
-        let volume = MemVolume::new(1 << 32);
+        let volume = MemVolume::new(1 << 34);
         let (first, last) = (1000, 3_000_000_000);
         for lba in [first - 1, first, 200_000_000, last - 1, last] {
             volume.write(Range::new(lba, 1), &[7; 512]);
@@ -264,6 +275,9 @@ mod tests {
             assert_eq!(data, [byte; 512], "block {lba}");
         }
         assert_eq!(volume.resident_bytes(), 2 * CHUNK_BYTES);
+        volume.write(Range::new(1 << 33, 1), &[7; 512]);
+        volume.zero_now(first, (1 << 33) + CHUNK_BLOCKS - first);
+        assert_eq!(volume.resident_bytes(), CHUNK_BYTES, "only what was before it is left");
     }
 
     #[test]

@@ -396,6 +396,7 @@ impl<D: Device> Device for Queue<D> {
             physical_block_bytes: coarsest.max(PAGE_BYTES as u32),
             atomic_blocks_max: most as u32,
             commit_pages_max: geometry.commit_pages_max(),
+            writes_whole: true,
             volatile_cache: members().any(|member| member.volatile_cache),
             read_only: false,
         }

@@ -20,6 +20,8 @@ pub(crate) enum Sabotage {
     ForgottenDiscards,
     /// Recovery applies the pages of an atomic write that are whole, though others are torn.
     SinglePages,
+    /// Batches of plain writes have no mark, so that a torn one leaves the pages that are whole.
+    UnmarkedWrites,
     /// Members answer flushes without flushing.
     #[cfg(test)]
     LyingFlush,

@@ -120,7 +120,9 @@ impl Volume {
         }
     }
 
-    /// Stages a write of these pages, which are different ones, for one batch.
+    /// Stages a write of these pages, which are different ones, for one batch. The batch is marked,
+    /// so that recovery drops all of it if a page of it is torn: a crash leaves the write whole. A
+    /// batch of single pages needs no mark.
     fn write(
         &mut self,
         slot: Slot,
@@ -153,6 +155,7 @@ impl Volume {
                 store.stream((heat / pages) as u8)
             }
         };
+        let marks = pages > 1 && !store.is_sabotaged(Sabotage::UnmarkedWrites);
         let may_open = store.may_open();
         // The log takes the pages before space is held for them.
         let log = &mut store.logs[usize::from(stream)];
@@ -181,7 +184,7 @@ impl Volume {
             }
             store.flight.enter(page, stream);
         }
-        log.filling.atomic |= atomic;
+        log.filling.atomic |= atomic || marks;
         log.filling.waiters.push(Waiter { slot, fua: fua || atomic });
         store.clock.written += u64::from(pages);
         self.collector.pace.earn(pages, store.trend.moves());

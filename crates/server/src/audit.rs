@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -105,6 +105,10 @@ impl AuditFile {
 
     fn open_with(path: &Path, wait_max: Duration) -> Result<Arc<AuditFile>, String> {
         let mut inner = OpenLog::open(path).map_err(|error| say(path, &error))?;
+        if others_read(&inner.file) {
+            let file = path.display();
+            tracing::warn!(%file, "everybody on this machine can read the audit log; `chmod o-rwx` it");
+        }
         if let Err(error) = inner.pay() {
             let why = say(path, &error);
             tracing::warn!(
@@ -295,6 +299,11 @@ fn is_torn(path: &Path) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
+/// Returns `true` if users besides the owner and the group may read or write a file.
+fn others_read(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.permissions().mode() & 0o006 != 0)
+}
+
 fn say(path: &Path, error: &io::Error) -> String {
     format!("cannot write the audit log {}: {error}", path.display())
 }
@@ -303,6 +312,18 @@ fn say(path: &Path, error: &io::Error) -> String {
 mod tests {
     use super::*;
     use control::admin::Caller;
+
+    #[test]
+    fn a_log_that_everybody_can_read_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let (file, _) = open(&path).unwrap();
+        assert!(!others_read(&file), "the server makes it for its owner");
+        for (mode, is_open) in [(0o640, false), (0o644, true), (0o602, true)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(others_read(&file), is_open, "{mode:o}");
+        }
+    }
 
     fn record(about: &str) -> Record {
         let who = Caller::Signal { signal: "SIGHUP" };

@@ -59,6 +59,17 @@ pub fn read_text(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
+/// Reads a key, without blanks around it, from a file or, by the name `-`, from standard input. Fails
+/// if others than its owner may read the file.
+pub fn read_key(path: &Path) -> Result<String, String> {
+    let text = match path.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| format!("cannot read standard input: {error}"))?,
+        false => read_secret(path)?,
+    };
+    Ok(text.trim().to_owned())
+}
+
 /// Reads a text file with a secret. Fails if others than its owner may read the file.
 pub fn read_secret(path: &Path) -> Result<String, String> {
     io::read_secret(path).map_err(|error| error.to_string())

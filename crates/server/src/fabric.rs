@@ -9,6 +9,7 @@ use std::time::Duration;
 use contract::{Geometry, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
 use proto::nvme::auth::{Methods, Secret};
+use proto::nvme::psk::TlsKey;
 use proto::nvme::{
     self, Environment, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
@@ -141,6 +142,21 @@ impl Environment for Wakers {
     }
 }
 
+/// Parses the key of a host's entry; `None` without one, or if it is no key, which `mistaken` is
+/// told.
+fn secret<K, E: std::fmt::Display>(
+    key: &'static str,
+    text: &Option<spec::Secret>,
+    parse: impl Fn(&str) -> Result<K, E>,
+    mistaken: &mut impl FnMut(&'static str, String),
+) -> Option<K> {
+    let parsed = text.as_ref().map(|text| parse(&text.0)).transpose();
+    parsed.unwrap_or_else(|error| {
+        mistaken(key, format!("its {key} is {error}"));
+        None
+    })
+}
+
 impl Plan<'_> {
     /// Returns the fabric's configuration; `None` if no listener ever spoke NVMe. `tenant` returns
     /// the tenant of a name.
@@ -222,16 +238,13 @@ impl Plan<'_> {
                 let what = format!("host {:?}: {error}", config.nqn);
                 mistakes.add(config.nth.key("host", key), what);
             };
-            let mut secret = |key, text: &Option<spec::Secret>| {
-                let parsed = text.as_ref().map(|text| Secret::parse(&text.0)).transpose();
-                parsed.unwrap_or_else(|error| {
-                    mistaken(key, format!("its {key} is {error}"));
-                    None
-                })
-            };
-            let key = secret("key", &config.key);
-            let former_key = secret("former_key", &config.former_key);
-            let controller_key = secret("controller_key", &config.controller_key);
+            let key = secret("key", &config.key, Secret::parse, &mut mistaken);
+            let former_key = secret("former_key", &config.former_key, Secret::parse, &mut mistaken);
+            let own = &config.controller_key;
+            let controller_key = secret("controller_key", own, Secret::parse, &mut mistaken);
+            let tls_key = secret("tls_key", &config.tls_key, TlsKey::parse, &mut mistaken);
+            let former = &config.former_tls_key;
+            let former_tls_key = secret("former_tls_key", former, TlsKey::parse, &mut mistaken);
             let found = config.tenant.as_deref().map(&tenant);
             if let (Some(None), Some(name)) = (found, &config.tenant) {
                 mistaken("tenant", format!("there is no tenant {name:?}"));
@@ -248,7 +261,16 @@ impl Plan<'_> {
                 mistaken("nqn", error.to_owned());
             }
             let (tenant, methods) = (found.flatten(), methods_of(config, methods));
-            hosts.push(Host { nqn, tenant, key, former_key, controller_key, methods });
+            hosts.push(Host {
+                nqn,
+                tenant,
+                key,
+                former_key,
+                controller_key,
+                methods,
+                tls_key,
+                former_tls_key,
+            });
         }
         hosts
     }
@@ -267,6 +289,7 @@ impl Plan<'_> {
                     family,
                     address: address.ip().to_string(),
                     service: address.port().to_string(),
+                    security: open.at.security(),
                 })
             })
             .collect()

@@ -11,6 +11,7 @@ pub mod credentials;
 mod crew_size;
 pub mod fabric;
 pub mod host_identity;
+mod host_keys;
 pub mod inspect;
 pub mod interface;
 pub mod listen;

@@ -7,15 +7,17 @@ use std::sync::Arc;
 pub use contract::Protocol;
 use contract::{EtherAddress, ListenerId, NamespaceId, Prelude};
 use io::{Endpoint, Listener, PreludeOf, ServerTls, TcpOptions, TlsPolicy, UnixPath};
+use proto::nvme::Security;
 
 use crate::credentials::{read_secret, read_text};
+use crate::host_keys::HostKeys;
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE]`,
 /// `reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&window=N&via=WAY]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
-/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`,
+/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT&tls=off|allowed|required]`,
 /// `nbd://HOST[:PORT][?namespace=N&tenant=NAME]`,
 /// `nbds://HOST[:PORT]?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]` or
 /// `nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`.
@@ -41,16 +43,46 @@ pub struct ListenAt {
     /// The permission bits of the file, if the listener is a Unix socket.
     pub mode: u32,
     /// The TLS settings of the listener's connections; `None` without TLS.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<ListenTls>,
     /// The file of the key with which the listener's packets are sealed; `None` if they are not.
     pub packet_key: Option<PathBuf>,
 }
 
-/// The TLS settings of a listener: the peers that must use TLS, and the files of its certificate
-/// and key, in PEM.
+/// The TLS settings of a listener: the peers that must use TLS, and the proofs of both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct ListenTls {
     policy: TlsPolicy,
+    /// The files of the listener's certificate; `None` if both ends prove that they have the TLS key
+    /// of an NVMe host.
+    files: Option<TlsFiles>,
+}
+
+impl ListenTls {
+    fn open(&self, protocol: Protocol, keys: &HostKeys) -> Result<Arc<ServerTls>, String> {
+        let Some(files) = &self.files else {
+            let opened = ServerTls::with_keys(protocol, self.policy, Arc::new(keys.clone()));
+            return opened.map_err(|error| error.to_string());
+        };
+        let (certificate, key) = files.contents()?;
+        let prelude = (protocol == Protocol::Nbd).then_some(prelude_of_nbd as PreludeOf);
+        ServerTls::behind(protocol, prelude, self.policy, certificate.as_bytes(), key.as_bytes())
+            .map_err(|error| files.say(&error))
+    }
+
+    /// Reads certificate and key again, if the listener has them, for new connections.
+    ///
+    /// # Errors
+    /// Fails if the files make no sense; then the old certificate stays.
+    pub fn renew(&self, tls: &ServerTls) -> Result<(), String> {
+        let Some(files) = &self.files else { return Ok(()) };
+        let (certificate, key) = files.contents()?;
+        tls.replace(certificate.as_bytes(), key.as_bytes()).map_err(|error| files.say(&error))
+    }
+}
+
+/// The files of a certificate and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct TlsFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
@@ -62,22 +94,6 @@ impl TlsFiles {
 
     fn say(&self, error: &io::Error) -> String {
         format!("{} and {}: {error}", self.certificate.display(), self.key.display())
-    }
-
-    fn open(&self, protocol: Protocol) -> Result<Arc<ServerTls>, String> {
-        let (certificate, key) = self.contents()?;
-        let prelude = (protocol == Protocol::Nbd).then_some(prelude_of_nbd as PreludeOf);
-        ServerTls::behind(protocol, prelude, self.policy, certificate.as_bytes(), key.as_bytes())
-            .map_err(|error| self.say(&error))
-    }
-
-    /// Reads certificate and key again, for new connections.
-    ///
-    /// # Errors
-    /// Fails if the files make no sense; then the old certificate stays.
-    pub fn renew(&self, tls: &ServerTls) -> Result<(), String> {
-        let (certificate, key) = self.contents()?;
-        tls.replace(certificate.as_bytes(), key.as_bytes()).map_err(|error| self.say(&error))
     }
 }
 
@@ -120,15 +136,21 @@ impl TlsOptions {
     }
 
     /// Returns the TLS settings of a listener; `None` if the listener has no TLS.
-    fn finish(self) -> Result<Option<TlsFiles>, String> {
+    fn finish(self, protocol: Protocol) -> Result<Option<ListenTls>, String> {
         let policy = match self.policy {
             None | Some("off") => None,
             Some("allowed") => Some(TlsPolicy::Allowed),
             Some(_) => Some(TlsPolicy::Required),
         };
+        if protocol == Protocol::NvmeTcp {
+            return match (self.certificate, self.key) {
+                (None, None) => Ok(policy.map(|policy| ListenTls { policy, files: None })),
+                _ => Err("NVMe/TCP has no certificates: each [[host]] has a tls_key".to_owned()),
+            };
+        }
         match (policy, self.certificate, self.key) {
             (Some(policy), Some(certificate), Some(key)) => {
-                Ok(Some(TlsFiles { policy, certificate, key }))
+                Ok(Some(ListenTls { policy, files: Some(TlsFiles { certificate, key }) }))
             }
             (Some(_), ..) => Err("TLS needs certificate=FILE and key=FILE, both in PEM".to_owned()),
             (None, None, None) => Ok(None),
@@ -155,7 +177,8 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
                     window=N&via=xdp|native|packet], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
-                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT], \
+                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT&\
+                    tls=off|allowed|required], \
                     nbd://HOST[:PORT][?namespace=N&tenant=NAME], \
                     nbds://HOST[:PORT]?certificate=FILE&key=FILE (with TLS) or \
                     nbd+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
@@ -213,14 +236,13 @@ impl ListenAt {
         };
         let say = |error: String| format!("{url:?}: {error}");
         let is_stream = matches!(at.endpoint, Endpoint::Internet(_));
-        let may_have_tls = protocol != Protocol::NvmeTcp && is_stream;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !may_have_tls || !tls.take(key, value).map_err(say)? {
+            if !is_stream || !tls.take(key, value).map_err(say)? {
                 at.take(pair).map_err(say)?;
             }
         }
-        at.tls = tls.finish().map_err(say)?;
+        at.tls = tls.finish(protocol).map_err(say)?;
         Ok(at)
     }
 
@@ -260,23 +282,29 @@ impl ListenAt {
     }
 
     /// Binds the listener and starts to listen. `workers` is the number of workers that will share
-    /// the queues of a network card.
-    pub fn bind(&self, options: &TcpOptions, workers: usize) -> Result<Listener, String> {
+    /// the queues of a network card, and `keys` are the TLS keys of NVMe hosts.
+    pub(crate) fn bind(
+        &self,
+        options: &TcpOptions,
+        workers: usize,
+        keys: &HostKeys,
+    ) -> Result<Listener, String> {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),
             Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
             Endpoint::Packets(address) => Listener::bind_packets(*address),
             Endpoint::Ethernet(at) => Listener::bind_ether(at, workers),
         };
-        bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener))
+        bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener, keys))
     }
 
     /// Sets up the TLS of a listener's connections, or the seal of its packets.
     ///
     /// # Errors
-    /// Fails if the files of certificate and key make no sense, or others may read the key.
-    pub fn secure(&self, listener: Listener) -> Result<Listener, String> {
-        let tls = self.tls.as_ref().map(|files| files.open(self.protocol)).transpose()?;
+    /// Fails if the files of certificate and key make no sense, or others may read the key, or if
+    /// TLS with pre-shared keys needs OpenSSL, which is missing.
+    pub(crate) fn secure(&self, listener: Listener, keys: &HostKeys) -> Result<Listener, String> {
+        let tls = self.tls.as_ref().map(|tls| tls.open(self.protocol, keys)).transpose()?;
         let key = self.packet_key.as_deref().map(io::read_packet_key).transpose();
         Ok(listener.with_tls(tls).with_key(key.map_err(|error| error.to_string())?))
     }
@@ -285,8 +313,19 @@ impl ListenAt {
     pub fn url_at(&self, endpoint: &Endpoint) -> String {
         let url = url(self.protocol, endpoint);
         match &self.tls {
-            Some(TlsFiles { policy: TlsPolicy::Required, .. }) => url.replacen("://", "s://", 1),
+            Some(ListenTls { policy: TlsPolicy::Required, files: Some(_) }) => {
+                url.replacen("://", "s://", 1)
+            }
             _ => url,
+        }
+    }
+
+    /// Returns the use of TLS that discovery tells NVMe hosts.
+    pub(crate) fn security(&self) -> Security {
+        match self.tls.as_ref().map(|tls| tls.policy) {
+            None => Security::None,
+            Some(TlsPolicy::Allowed) => Security::Possible,
+            Some(TlsPolicy::Required) => Security::Required,
         }
     }
 
@@ -295,7 +334,7 @@ impl ListenAt {
         let is_encrypted = self.tls.is_some() || self.packet_key.is_some();
         let is_open = endpoint.is_exposed() && !is_encrypted;
         let advice = match (self.protocol, endpoint) {
-            (Protocol::Reflex | Protocol::Nbd, Endpoint::Internet(_)) => {
+            (_, Endpoint::Internet(_)) => {
                 "encrypt it with TLS (`tls=required`), or use a network that you trust"
             }
             (_, Endpoint::Packets(_) | Endpoint::Ethernet(_)) => {
@@ -416,7 +455,6 @@ mod tests {
             ("reflexs://127.0.0.1:7?tls=off", "contradicts"),
             ("reflex+unix:/run/a?tls=required", "unknown option"),
             ("nbd+unix:/run/a?tls=required", "unknown option"),
-            ("nvme-tcp://127.0.0.1:1?tls=required", "unknown option"),
         ] {
             let error = listen(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

@@ -30,6 +30,7 @@ use crate::admin::{Crew, Office};
 use crate::config::exposure::{doubtful_names, exposed};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
+use crate::host_keys::HostKeys;
 use crate::listen::ListenAt;
 use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
@@ -188,7 +189,9 @@ fn serve(
     let listen_at = draft.listen.clone();
     let chosen = args.interface.choose()?;
     let (plan, mut controller, hand_over) = plan(args, &base, &config, draft, successor.as_mut())?;
-    let mut doors = Doors::bind(&listen_at, (&plan.tcp, plan.workers()), successor.as_mut())?;
+    let keys = HostKeys(plan.fabric.clone());
+    let binding = (&plan.tcp, plan.workers(), &keys);
+    let mut doors = Doors::bind(&listen_at, binding, successor.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = ground(&plan, &fabric_wakers, args.insecure);
     let live = Live::new(ground, doors.take_open(), base, changes, store)?;

@@ -22,6 +22,13 @@ pub struct Host {
     /// By default the server does not authenticate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_key: Option<Secret>,
+    /// Key from which those for TLS are derived. A host without one cannot use TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<Secret>,
+    /// TLS key before, which the host may still use while it changes to `tls_key`.
+    /// By default the host may use only `tls_key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_tls_key: Option<Secret>,
     /// Tenant that the host's I/O is charged to. By default the subsystem's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
@@ -58,6 +65,8 @@ impl Host {
             key: None,
             former_key: None,
             controller_key: None,
+            tls_key: None,
+            former_tls_key: None,
             tenant: None,
             hashes: Vec::new(),
             groups: Vec::new(),
@@ -119,16 +128,42 @@ impl Host {
         }
     }
 
+    /// Returns the host with another TLS key; an empty text removes it. The key before ends, unless
+    /// the two `overlap`.
+    ///
+    /// # Errors
+    /// Fails if the two are to overlap, and the host has no TLS key yet or `key` is empty.
+    pub fn with_tls_key(self, key: &str, overlap: bool) -> Result<Host, String> {
+        let (before, tls_key) = (self.tls_key.clone(), some(key).map(|key| Secret(key.to_owned())));
+        let former_tls_key = match (overlap, before) {
+            (false, _) => None,
+            (true, _) if tls_key.is_none() => return Err("an overlap needs a new key".to_owned()),
+            (true, None) => return Err("the host has no TLS key yet that could go on".to_owned()),
+            (true, before) if before == tls_key => self.former_tls_key.clone(),
+            (true, before) => before,
+        };
+        Ok(Host { tls_key, former_tls_key, ..self })
+    }
+
+    /// Returns all keys of the host.
+    pub fn secrets(&self) -> [&Option<Secret>; 5] {
+        let Host { key, former_key, controller_key, tls_key, former_tls_key, .. } = self;
+        [key, former_key, controller_key, tls_key, former_tls_key]
+    }
+
+    /// Returns all keys of the host, to be changed. They have the order of [`Host::secrets`].
+    pub fn secrets_mut(&mut self) -> [&mut Option<Secret>; 5] {
+        let Host { key, former_key, controller_key, tls_key, former_tls_key, .. } = self;
+        [key, former_key, controller_key, tls_key, former_tls_key]
+    }
+
     /// Returns the host with the text `hidden` in the place of each of its keys.
     #[must_use]
-    pub fn hidden(self, hidden: &str) -> Host {
-        let hide = |key: Option<Secret>| key.map(|_| Secret(hidden.to_owned()));
-        Host {
-            key: hide(self.key),
-            former_key: hide(self.former_key),
-            controller_key: hide(self.controller_key),
-            ..self
+    pub fn hidden(mut self, hidden: &str) -> Host {
+        for secret in self.secrets_mut().into_iter().flatten() {
+            hidden.clone_into(&mut secret.0);
         }
+        self
     }
 }
 
@@ -158,5 +193,21 @@ mod tests {
         assert!(Host::of_name("nqn.x".to_owned()).overlapping("new").is_err());
         assert!(!format!("{host:?}").contains("key\""), "{host:?}");
         assert_eq!(host.hidden("-").key, Some(Secret("-".to_owned())));
+    }
+
+    #[test]
+    fn a_tls_key_may_overlap_the_one_before() {
+        let host = Host::of_name("nqn.x".to_owned());
+        assert!(host.clone().with_tls_key("new", true).is_err());
+        let host = host.with_tls_key("old", false).unwrap();
+        assert!(host.clone().with_tls_key("", true).is_err());
+        let overlaps = host.clone().with_tls_key("new", true).unwrap();
+        assert_eq!(overlaps.former_tls_key, host.tls_key);
+        assert_eq!(overlaps.clone().with_tls_key("new", true), Ok(overlaps.clone()), "told twice");
+        assert_eq!(overlaps.secrets()[3..], [&Some(Secret("new".into())), &host.tls_key]);
+        assert!(overlaps.clone().hidden("-").secrets().into_iter().flatten().all(|s| s.0 == "-"));
+        let alone = overlaps.with_tls_key("newer", false).unwrap();
+        assert_eq!(alone.former_tls_key, None);
+        assert_eq!(alone.with_tls_key("", false), Ok(Host::of_name("nqn.x".to_owned())));
     }
 }

@@ -116,16 +116,21 @@ impl Namespace {
     /// # Errors
     /// Fails if the text is no UUID.
     pub fn uuid_bytes(&self) -> Result<Option<[u8; 16]>, Mistake> {
-        let parse = |text: &str| {
-            let digits: String = text.chars().filter(|c| *c != '-').collect();
-            let number = u128::from_str_radix(&digits, 16).ok();
-            let number = number.filter(|n| *n != 0 && digits.len() == 32);
-            number.map(u128::to_be_bytes).ok_or_else(|| {
-                let expected = "expected 32 hexadecimal digits, not all zero";
-                ("uuid", format!("uuid {text:?}; {expected}"))
-            })
-        };
-        self.uuid.as_deref().map(parse).transpose()
+        self.uuid.as_deref().map(Namespace::parse_uuid).transpose()
+    }
+
+    /// Reads a UUID: 32 hexadecimal digits, with or without hyphens.
+    ///
+    /// # Errors
+    /// Fails if the text is no UUID.
+    pub fn parse_uuid(text: &str) -> Result<[u8; 16], Mistake> {
+        let digits: String = text.chars().filter(|c| *c != '-').collect();
+        let is_one = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = is_one.then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
+        number.filter(|n| *n != 0).map(u128::to_be_bytes).ok_or_else(|| {
+            let expected = "expected 32 hexadecimal digits, not all zero";
+            ("uuid", format!("uuid {text:?}; {expected}"))
+        })
     }
 
     /// Returns the usual text of a UUID: 32 hexadecimal digits in five groups.

@@ -71,6 +71,10 @@ class AddNamespace(TypedDict):
     #: namespaces.
     subsystems: NotRequired[list[str] | None]
 
+    #: The UUID by which NVMe hosts know the namespace: 32 hexadecimal digits, with or without
+    #: hyphens. By default the server chooses one.
+    uuid: NotRequired[str | None]
+
 
 class AddSubsystem(TypedDict):
     """A subsystem to add."""
@@ -696,6 +700,9 @@ class Host(TypedDict):
     #: The tenant that the host's I/O is charged to.
     tenant: NotRequired[str | None]
 
+    #: The state of the host's key for TLS. The key itself is never shown.
+    tls_key: NotRequired[KeyState]
+
 
 class Hosts(TypedDict):
     """The list of registered hosts."""
@@ -722,6 +729,12 @@ class Imported(TypedDict):
 
     #: The differences that remain, with the reasons.
     left: list[str]
+
+
+#: The state of a host's key for TLS.
+KeyState = Literal[
+    "none", "known", "overlaps"
+]
 
 
 class Listener(TypedDict):
@@ -857,6 +870,9 @@ class Namespace(TypedDict):
 
     #: The subsystems that contain the namespace.
     subsystems: list[Exported]
+
+    #: The UUID of the namespace; absent if it has another one in each subsystem.
+    uuid: NotRequired[str | None]
 
 
 class Namespaces(TypedDict):
@@ -1127,6 +1143,13 @@ class SetHost(TypedDict):
 
     #: The tenant that the host's I/O is charged to.
     tenant: NotRequired[str | None]
+
+    #: The host's key for TLS, `NVMeTLSkey-1:…`.
+    tls_key: NotRequired[str | None]
+
+    #: `true`: with a new TLS key, the one before goes on. `false`: it ends. A new key ends it,
+    #: too.
+    tls_overlap: NotRequired[bool | None]
 
 
 class SetListener(TypedDict):
@@ -2053,11 +2076,12 @@ class Admin(Http):
         self,
         name: str,
         *,
+        discard: bool | None = None,
         force: bool | None = None,
     ) -> None:
         """Removes a namespace. Connected hosts are notified."""
         self._nothing(
-            "DELETE", ("v1", "namespaces", name), None, {"force": force}
+            "DELETE", ("v1", "namespaces", name), None, {"discard": discard, "force": force}
         )
 
     def get_namespace(

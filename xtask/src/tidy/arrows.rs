@@ -116,7 +116,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-client",
             "nearflash-control",
             "nearflash-dataplane",
-            "nearflash-sim",
+            "nearflash-figures",
             "nearflash-server",
         ],
     ),

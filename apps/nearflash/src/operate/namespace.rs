@@ -30,6 +30,9 @@ pub(crate) enum NamespaceCommand {
         /// Refuse writes
         #[arg(long)]
         read_only: bool,
+        /// UUID by which NVMe hosts know the namespace [default: a new one]
+        #[arg(long, value_name = "UUID")]
+        uuid: Option<String>,
     },
     /// Grow or shrink a namespace. Connected hosts are told
     Resize {
@@ -60,6 +63,9 @@ pub(crate) enum NamespaceCommand {
         /// Remove the namespace even if a listener leads to it
         #[arg(long)]
         force: bool,
+        /// Give the space back to the file system, the disk or memory: THE DATA IS LOST
+        #[arg(long)]
+        discard: bool,
     },
     /// Show one namespace
     Show {
@@ -74,12 +80,13 @@ impl NamespaceCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
-            NamespaceCommand::Add { name, size, device, subsystem, read_only } => {
+            NamespaceCommand::Add { name, size, device, subsystem, read_only, uuid } => {
                 let made = client.send(&NewNamespace {
                     name: name.clone(),
                     bytes: *size,
                     device: device.clone(),
                     read_only: *read_only,
+                    uuid: uuid.clone(),
                     subsystems: (!subsystem.is_empty()).then(|| subsystem.clone()),
                 })?;
                 common.print(&made, |one| {
@@ -87,8 +94,8 @@ impl NamespaceCommand {
                     format!("added {} as number {}, {size} on {}", one.name, one.number, one.device)
                 });
             }
-            NamespaceCommand::Rm { name, force } => {
-                client.send_to(name, &RemoveNamespace { force: *force })?;
+            NamespaceCommand::Rm { name, force, discard } => {
+                client.send_to(name, &RemoveNamespace { force: *force, discard: *discard })?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             NamespaceCommand::Resize { name, size, shrink } => {
@@ -129,6 +136,7 @@ fn show(one: &NamespaceStatus) -> String {
             ("device", one.device.clone()),
             ("offset", size_text(one.offset)),
             ("access", access(one).to_owned()),
+            ("uuid", one.uuid.clone().unwrap_or_else(|| "another in each subsystem".to_owned())),
             ("subsystems", if exported.is_empty() { "none".to_owned() } else { exported }),
         ],
     )
@@ -183,12 +191,14 @@ mod tests {
             offset: 0,
             bytes: 2 << 30,
             read_only: false,
+            uuid: Some("6f2b1a4e-0c6d-4c58-9a51-1d6f8f1f0c11".to_owned()),
             subsystems: vec![Exported { subsystem: "nqn.x".to_owned(), nsid: 3 }],
         };
         assert_eq!(
             show(&one),
             "namespace logs\n  number      1\n  size        2 GiB\n  device      fast\n  \
-             offset      0 B\n  access      read, write\n  subsystems  nqn.x as 3"
+             offset      0 B\n  access      read, write\n  \
+             uuid        6f2b1a4e-0c6d-4c58-9a51-1d6f8f1f0c11\n  subsystems  nqn.x as 3"
         );
         assert_eq!(
             list(&[one]),

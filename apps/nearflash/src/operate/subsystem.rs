@@ -1,6 +1,6 @@
 //! `nearflash subsystem …`, `nearflash host …` and `nearflash listener …`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
@@ -10,9 +10,10 @@ use control::admin::{
     SubsystemStatus, Subsystems,
 };
 use serde_json::json;
+use server::credentials::read_key;
 
 use super::table::{Side, facts, table, text};
-use super::{Common, Failure, read_text};
+use super::{Common, Failure};
 
 /// Add, change, remove and show NVMe subsystems of a running server
 #[derive(Debug, Subcommand)]
@@ -239,6 +240,9 @@ pub(crate) enum HostCommand {
         /// Remove the key
         #[arg(long, conflicts_with = "file")]
         none: bool,
+        /// Replace the key for TLS, NVMeTLSkey-1:…
+        #[arg(long, conflicts_with = "controller")]
+        tls: bool,
         /// Accept the key before, too, until `--end-overlap` or the next key
         #[arg(long, conflicts_with_all = ["controller", "none"])]
         overlap: bool,
@@ -285,11 +289,10 @@ impl HostCommand {
                 let to = to.with_methods(hashes.as_deref(), groups.as_deref())?;
                 set(client, nqn, to, "changed")?;
             }
-            HostCommand::Key { nqn, file, controller, none, overlap, end_overlap } => {
+            HostCommand::Key { nqn, file, controller, none, tls, overlap, end_overlap } => {
                 let key = file.as_deref().map(read_key).transpose()?.or(none.then(String::new));
-                let (key, controller_key) = if *controller { (None, key) } else { (key, None) };
                 let overlap = (*overlap || *end_overlap).then_some(*overlap);
-                let to = HostPatch { key, controller_key, overlap, ..Default::default() };
+                let to = HostPatch::of_key(key, overlap, *tls, *controller);
                 set(client, nqn, to, "changed the key of")?;
             }
             HostCommand::Rm { nqn } => {
@@ -305,12 +308,6 @@ impl HostCommand {
     }
 }
 
-fn read_key(path: &Path) -> Result<String, Failure> {
-    let is_input = path.as_os_str() == "-";
-    let text = if is_input { read_text(path) } else { server::credentials::read_secret(path) };
-    Ok(text?.trim().to_owned())
-}
-
 fn show_host(host: &HostStatus) -> String {
     let has = |has: bool| if has { "known" } else { "none" }.to_owned();
     facts(
@@ -320,6 +317,7 @@ fn show_host(host: &HostStatus) -> String {
             ("key", host.key_text().to_owned()),
             ("controller's key", has(host.has_controller_key)),
             ("authenticates by", host.methods_text()),
+            ("key for TLS", host.tls_key.text().to_owned()),
         ],
     )
 }
@@ -587,11 +585,13 @@ mod tests {
             has_controller_key: false,
             hashes: Vec::new(),
             groups: vec![control::admin::GroupName::None],
+            tls_key: Default::default(),
         };
         assert_eq!(
             show_host(&host),
             "host nqn.h\n  tenant            gold\n  key               known\n  \
-             controller's key  none\n  authenticates by  all hashes, group none"
+             controller's key  none\n  authenticates by  all hashes, group none\n  \
+             key for TLS       none"
         );
         assert_eq!(
             list_hosts(std::slice::from_ref(&host)),

@@ -17,6 +17,7 @@ mod serving {
     mod nbd;
     mod nbd_tls;
     mod no_alloc;
+    mod nvme_tls;
     mod overload;
     mod packets;
     mod packets_path;
@@ -54,6 +55,7 @@ mod operating {
     mod reshape;
     mod secrets;
     mod settings;
+    mod space;
     mod startup;
     mod watch;
     mod watchdog;

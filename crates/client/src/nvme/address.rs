@@ -26,6 +26,8 @@ pub struct NvmeAddress {
     /// If `true` (the default), writes travel in the capsules of their commands where they fit.
     /// With `in_capsule=false`, the server asks for the data of every write.
     pub in_capsule: bool,
+    /// `true` if the connection must use TLS (`tls=required`); false by default.
+    pub tls: bool,
     /// The host's qualified name for the connection (`host=NQN`); `None` if the address has none.
     pub host: Option<String>,
 }
@@ -54,7 +56,7 @@ impl fmt::Display for NvmeAddressError {
             NvmeAddressError::Query(query) => write!(
                 f,
                 "`{query}` is not understood; there are nsid=N, digests=header|data|both, \
-                 in_capsule=true|false and host=NQN"
+                 in_capsule=true|false, tls=off|required and host=NQN"
             ),
         }
     }
@@ -82,6 +84,7 @@ impl FromStr for NvmeAddress {
             nsid: 1,
             digests: Digests::default(),
             in_capsule: true,
+            tls: false,
             host: None,
         };
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -101,6 +104,8 @@ impl NvmeAddress {
             ("digests", "data") => self.digests.data = true,
             ("digests", "both") => self.digests = Digests { header: true, data: true },
             ("in_capsule", is) => self.in_capsule = is.parse().ok()?,
+            ("tls", "off") => self.tls = false,
+            ("tls", "required") => self.tls = true,
             ("host", name) if name.starts_with(NQN_PREFIX) => self.host = Some(name.to_owned()),
             _ => return None,
         }
@@ -117,10 +122,12 @@ mod tests {
         let plain: NvmeAddress = "nvme-tcp://[::1]:4420/nqn.2026-11.x:a".parse().unwrap();
         assert_eq!((&*plain.place, &*plain.subsystem), ("[::1]:4420", "nqn.2026-11.x:a"));
         assert_eq!((plain.nsid, plain.in_capsule, plain.host), (1, true, None));
+        assert!(!plain.tls);
         assert_eq!(plain.digests, Digests::default());
-        let text = "nvme-tcp://h:1/nqn.x?nsid=3&digests=data&in_capsule=false&host=nqn.y:z";
+        let text =
+            "nvme-tcp://h:1/nqn.x?nsid=3&digests=data&in_capsule=false&host=nqn.y:z&tls=required";
         let full: NvmeAddress = text.parse().unwrap();
-        assert_eq!((full.nsid, full.in_capsule), (3, false));
+        assert_eq!((full.nsid, full.in_capsule, full.tls), (3, false, true));
         assert_eq!(full.digests, Digests { header: false, data: true });
         assert_eq!(full.host.as_deref(), Some("nqn.y:z"));
     }
@@ -132,7 +139,7 @@ mod tests {
         assert_eq!(error("nvme-tcp://h/nqn.x"), NvmeAddressError::Port);
         assert_eq!(error("nvme-tcp://h:1"), NvmeAddressError::Name);
         assert_eq!(error("nvme-tcp://h:1/x"), NvmeAddressError::Name);
-        for query in ["nsid=0", "digests=all", "host=x", "key=DHHC-1:00::", "nsid"] {
+        for query in ["nsid=0", "digests=all", "host=x", "key=DHHC-1:00::", "nsid", "tls=yes"] {
             let text = format!("nvme-tcp://h:1/nqn.x?{query}");
             assert_eq!(error(&text), NvmeAddressError::Query(query.to_owned()));
         }

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use contract::{Buf, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Instant, NetEvent, Status};
+use contract::{
+    Buf, CloseReason, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Insecurity, Instant,
+    NetEvent, Status,
+};
 use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, Ready, Refusal};
 
 use super::connection::{CommandId, Flight, QueueConnection};
@@ -150,7 +153,12 @@ impl<T: Dial> Host<T> {
                     && !matches!(self.phase, HostPhase::Falling { .. })
                 {
                     self.heard = now;
-                    if let Err(refusal) = self.parse(now, line, &buf.bytes()[..len]) {
+                    let bytes = &buf.bytes()[..len];
+                    let rises = matches!(self.phase, HostPhase::Rising { .. });
+                    if rises && bytes == Insecurity::REFUSAL {
+                        let why = CloseReason::Insecure(Insecurity::Wanted);
+                        self.fall(HostLoss::network(why));
+                    } else if let Err(refusal) = self.parse(now, line, bytes) {
                         self.fall(HostLoss::Refused(refusal));
                     } else if let Some((.., bytes)) = self.lines[line].queue.expects()
                         && bytes >= self.direct_min

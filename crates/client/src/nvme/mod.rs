@@ -17,5 +17,6 @@ mod report;
 pub use address::{NvmeAddress, NvmeAddressError};
 pub use host::Host;
 pub use proto::nvme::auth::{Secret, SecretError};
+pub use proto::nvme::psk::{TlsIdentity, TlsKey, TlsKeyError};
 pub use proto::nvme_tcp::{Digests, Found, HostOptions, Refusal};
 pub use report::{HostLoss, HostReport, Patience};

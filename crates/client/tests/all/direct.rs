@@ -15,7 +15,8 @@ use nearflash_client::load::{Ended, Path, Remote};
 use nearflash_client::nvme::{Digests, Host, HostOptions, Patience};
 use nearflash_client::{Initiator, Options, Random, Version};
 use proto::nvme::{
-    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
+    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Security,
+    Subsystem,
 };
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
@@ -227,6 +228,7 @@ fn fabric() -> std::sync::Arc<Fabric> {
         physical_block_bytes: 4096,
         atomic_blocks_max: 0,
         commit_pages_max: 0,
+        writes_whole: false,
         volatile_cache: false,
         read_only: false,
     };
@@ -251,6 +253,7 @@ fn fabric() -> std::sync::Arc<Fabric> {
         must_authenticate: false,
     };
     let port = Port {
+        security: Security::None,
         id: PortId(1),
         family: wire::nvme::AddressFamily::IPV4,
         address: "127.0.0.1".to_owned(),

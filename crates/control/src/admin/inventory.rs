@@ -21,6 +21,9 @@ pub struct NamespaceStatus {
     pub bytes: u64,
     /// `true` if all writes are refused.
     pub read_only: bool,
+    /// The UUID of the namespace; absent if it has another one in each subsystem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// The subsystems that contain the namespace.
     pub subsystems: Vec<Exported>,
 }
@@ -78,6 +81,10 @@ pub struct NewNamespace {
     /// `true` to refuse all writes.
     #[serde(default)]
     pub read_only: bool,
+    /// The UUID by which NVMe hosts know the namespace: 32 hexadecimal digits, with or without
+    /// hyphens. By default the server chooses one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// The subsystems that contain the namespace; by default, the subsystems that have all
     /// namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +98,10 @@ pub struct RemoveNamespace {
     /// `true` to remove the namespace even if a listener leads to it.
     #[serde(default)]
     pub force: bool,
+    /// `true` to give the space of the namespace back: to the file system, the disk or memory. All
+    /// data in it is lost. By default the blocks stay as they are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discard: bool,
 }
 
 /// An NVMe subsystem: namespaces under a qualified name.
@@ -227,16 +238,44 @@ pub struct HostStatus {
     /// The groups that the host may authenticate with; all of the configuration if absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupName>,
+    /// The state of the host's key for TLS. The key itself is never shown.
+    #[serde(default)]
+    pub tls_key: KeyState,
+}
+
+/// The state of a host's key for TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyState {
+    /// The host has no key.
+    #[default]
+    None,
+    /// The host has a key.
+    Known,
+    /// The host has a key, and may also use the one before.
+    Overlaps,
+}
+
+impl KeyState {
+    /// Returns the state in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            KeyState::None => "none",
+            KeyState::Known => "known",
+            KeyState::Overlaps => "known, and the one before it",
+        }
+    }
 }
 
 impl HostStatus {
     /// Returns in words whether the host has a key, and whether its previous key is still accepted.
     pub fn key_text(&self) -> &'static str {
-        match (self.has_key, self.overlaps) {
-            (false, _) => "none",
-            (true, false) => "known",
-            (true, true) => "known, and the one before it",
-        }
+        let state = match (self.has_key, self.overlaps) {
+            (false, _) => KeyState::None,
+            (true, false) => KeyState::Known,
+            (true, true) => KeyState::Overlaps,
+        };
+        state.text()
     }
 
     /// Returns in words the methods by which the host may authenticate. All hashes and groups are
@@ -284,6 +323,12 @@ pub struct HostPatch {
     /// The groups that the host may authenticate with, as `hashes`.
     #[serde(default, deserialize_with = "listed", skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupName>>,
+    /// The host's key for TLS, `NVMeTLSkey-1:…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_key: Option<String>,
+    /// `true`: with a new TLS key, the one before goes on. `false`: it ends. A new key ends it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_overlap: Option<bool>,
 }
 
 /// Reads a list of a patch. A removed member arrives as an empty text, and is the empty list.
@@ -297,6 +342,21 @@ fn listed<'de, T: DeserializeOwned, D: Deserializer<'de>>(
 }
 
 impl HostPatch {
+    /// Returns the patch that replaces one key of a host: the TLS key, or the controller's, or the
+    /// host's own. `overlap` says whether the key before goes on.
+    pub fn of_key(
+        key: Option<String>,
+        overlap: Option<bool>,
+        is_tls: bool,
+        is_controller: bool,
+    ) -> HostPatch {
+        match (is_tls, is_controller) {
+            (true, _) => HostPatch { tls_key: key, tls_overlap: overlap, ..HostPatch::default() },
+            (_, true) => HostPatch { controller_key: key, ..HostPatch::default() },
+            (_, false) => HostPatch { key, overlap, ..HostPatch::default() },
+        }
+    }
+
     /// Returns the patch with the hashes and groups of two lists, such as `sha512,sha384`. The word
     /// `all` means all of the configuration.
     ///

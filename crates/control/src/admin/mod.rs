@@ -57,10 +57,10 @@ pub use devices::{
 pub use drain::{Drain, DrainServer, DrainState};
 pub use inventory::{
     AddDevice, AddListener, Ana, AnaState, Contained, Controller, DrainListener, Exported,
-    GroupName, HashName, HostPatch, HostStatus, Hosts, ListenerState, ListenerStatus, Listeners,
-    NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, NewSubsystem, OpenedDevice,
-    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SubsystemPatch, SubsystemStatus,
-    Subsystems,
+    GroupName, HashName, HostPatch, HostStatus, Hosts, KeyState, ListenerState, ListenerStatus,
+    Listeners, NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, NewSubsystem,
+    OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SubsystemPatch,
+    SubsystemStatus, Subsystems,
 };
 pub use listeners::ListenerPatch;
 pub use model::{

@@ -52,7 +52,7 @@ families! {
             })
         };
     tls_handshakes: Counter["outcome"]
-        "TLS handshakes that ended well (`done`), and those that failed: the peer did not speak TLS (`plain`), broke off (`broken_off`), or took too long (`late`); there were too many at once (`crowd`); either end did not take the other's certificate (`certificate`); anything else (`protocol`)."
+        "TLS handshakes that ended well (`done`), and those that failed: the peer did not speak TLS (`plain`), broke off (`broken_off`), or took too long (`late`); there were too many at once (`crowd`); either end did not take the other's certificate (`certificate`), or has not its pre-shared key (`key`); anything else (`protocol`)."
         => |_, out| {
             out.count(["done"], Happening::TlsDone.so_far())?;
             let failed = Insecurity::WORDS.into_iter().zip(Happening::INSECURE);

@@ -286,6 +286,7 @@ impl Translated {
             atomic_blocks_max: volume.geometry().batch_pages_max()
                 * (physical / BLOCK_BYTES as u32),
             commit_pages_max: volume.geometry().commit_pages_max(),
+            writes_whole: true,
             volatile_cache: matches!(member, Member::File(_)),
             read_only: false,
         };

@@ -39,12 +39,12 @@ impl Op {
         slot: Slot,
         command: Command,
         buf: Option<Buf>,
-        (granule, blocks): (u64, u64),
+        Grain { granule, blocks, reads_max }: Grain,
         locks: &RangeLocks,
     ) -> Self {
         let claim = match (command, command.range()) {
             (_, Some(range)) => {
-                locks.claim(range, mode(command, range, granule, locks.plain_writes))
+                locks.claim(range, mode(command, range, (granule, reads_max), locks.plain_writes))
             }
             (Command::Commit { pages }, None) => {
                 let payload = buf.as_ref().map_or(&[][..], |buf| buf.bytes());
@@ -139,9 +139,30 @@ impl Op {
     }
 }
 
-fn mode(command: Command, range: Range, granule: u64, plain_writes: Mode) -> Mode {
+/// The sizes, in blocks, by which a device takes requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grain {
+    /// Blocks of a granule.
+    pub(super) granule: u64,
+    /// Blocks of the device.
+    pub(super) blocks: u64,
+    /// The longest read that sees plain writes whole without holding its stripes alone.
+    pub(super) reads_max: u64,
+}
+
+fn mode(
+    command: Command,
+    range: Range,
+    (granule, reads_max): (u64, u64),
+    plain_writes: Mode,
+) -> Mode {
     match command {
-        Command::Read(_) | Command::Compare(_) => Mode::Shared,
+        Command::Read(_) | Command::Compare(_) => {
+            match u64::from(cover(range, granule).blocks) > reads_max {
+                true => Mode::Alone,
+                false => Mode::Shared,
+            }
+        }
         Command::WriteAtomic(_) | Command::CompareAndWrite(_) => Mode::Alone,
         _ if is_whole(range, granule) => plain_writes,
         _ => Mode::Alone,
@@ -161,8 +182,8 @@ fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
 }
 
 /// Returns `true` if the command claims its range alone, so that no other request may be in it.
-pub(super) fn is_alone(command: Command, granule: u64, locks: &RangeLocks) -> bool {
-    let mode = |range| mode(command, range, granule, locks.plain_writes);
+pub(super) fn is_alone(command: Command, grain: Grain, locks: &RangeLocks) -> bool {
+    let mode = |range| mode(command, range, (grain.granule, grain.reads_max), locks.plain_writes);
     command.range().is_some_and(|range| mode(range) == Mode::Alone)
 }
 
@@ -211,5 +232,13 @@ mod tests {
         assert_eq!(parts(Range::new(8, 5)), [(8, 5)]);
         assert_eq!(parts(Range::new(7, 2)), [(7, 1), (8, 1)]);
         assert_eq!(cover(Range::new(7, 2), 8), Range::new(0, 16));
+    }
+
+    #[test]
+    fn a_read_that_the_device_may_carry_out_in_parts_is_alone() {
+        let mode = |range| mode(Command::Read(range), range, (8, 16), Mode::Shared);
+        assert_eq!(mode(Range::new(0, 16)), Mode::Shared);
+        assert_eq!(mode(Range::new(1, 15)), Mode::Shared);
+        assert_eq!(mode(Range::new(1, 16)), Mode::Alone, "it is within 24 blocks");
     }
 }

@@ -72,6 +72,7 @@ impl Device for Shredder {
             physical_block_bytes: 512,
             atomic_blocks_max: 2048,
             commit_pages_max: 0,
+            writes_whole: false,
             volatile_cache: false,
             read_only: false,
         }

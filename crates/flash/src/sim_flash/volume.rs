@@ -170,6 +170,7 @@ impl Device for SimQueue {
             physical_block_bytes: PAGE_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
             commit_pages_max: 0,
+            writes_whole: false,
             volatile_cache: false,
             read_only: false,
         }

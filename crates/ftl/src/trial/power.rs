@@ -292,8 +292,48 @@ fn no_crash_while_flushes_are_slow_tears_a_commit() {
     }
 }
 
+/// Runs plain writes of several pages over a full volume, so that their batches have moved pages as
+/// well, and loses power or the process a few times.
+fn plain_trial(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
+    let mut run = Run::new(&SIZES, seed, sabotage);
+    run.slow_flushes = seed % 2 == 1;
+    let pages = run.volume.geometry().pages;
+    let most = run.volume.geometry().batch_pages_max().min(6);
+    for page in 0..pages {
+        while !run.write(page, 1, false, false) {
+            run.drain()?;
+        }
+    }
+    run.drain()?;
+    for _ in 0..4 {
+        for _ in 0..1 + run.chance.below(200) {
+            let count = 1 + run.chance.below(most as usize) as u32;
+            let page = run.chance.below((pages - count) as usize) as u32;
+            let fua = run.chance.one_in(16);
+            run.write(page, count, fua, false);
+            run.turn()?;
+            run.complete_any()?;
+        }
+        let power = run.chance.one_in(2);
+        run.crash(power)?;
+    }
+    Ok(())
+}
+
 #[test]
-#[ignore = "full: 21 thousand crashes, more than 15 thousand of them power cuts"]
+fn plain_writes_of_several_pages_are_whole_or_absent_after_a_crash() {
+    for seed in 0..100 {
+        plain_trial(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    let torn = |seed| {
+        let found = plain_trial(seed, Some(Sabotage::UnmarkedWrites));
+        found.is_err_and(|error| error.contains("in parts"))
+    };
+    assert!((0..100).any(torn), "a torn write is found");
+}
+
+#[test]
+#[ignore = "full: 25 thousand crashes, more than 15 thousand of them power cuts"]
 fn thousands_of_crashes_lose_tear_and_revive_nothing() {
     seeds(3_500, &SIZES).unwrap();
     seeds(500, &SIX_STREAMS).unwrap();
@@ -301,6 +341,7 @@ fn thousands_of_crashes_lose_tear_and_revive_nothing() {
     for seed in 0..1_000 {
         slow_trial(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         full_trial(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        plain_trial(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
@@ -322,6 +363,7 @@ fn every_sabotage_is_found() {
         Sabotage::UnprovenPages,
         Sabotage::ForgottenDiscards,
         Sabotage::SinglePages,
+        Sabotage::UnmarkedWrites,
         Sabotage::LyingFlush,
     ] {
         assert!(finds(0..50, &SIZES, sabotage).is_some(), "{sabotage:?} is found");

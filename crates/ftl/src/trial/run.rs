@@ -101,7 +101,8 @@ pub(crate) struct Run {
     /// For each page that was discarded since the last opening, the value that the next write had
     /// then.
     discards: BTreeMap<u32, u64>,
-    /// The atomic writes and commits since the last opening: their pages and their value.
+    /// The writes that a crash leaves whole, and commits, since the last opening: their pages and
+    /// their value.
     atomics: Vec<(Vec<u32>, u64)>,
     pub(crate) totals: Totals,
 }
@@ -163,7 +164,7 @@ impl Run {
         }
         self.next_value += 1;
         let pages: Vec<u32> = (page..page + pages).collect();
-        if atomic {
+        if atomic || pages.len() > 1 {
             self.atomics.push((pages.clone(), value));
         }
         self.begin(slot, pages, value, fua || atomic);
@@ -445,7 +446,7 @@ impl Run {
             };
             if pages.iter().any(|page| of(page) == *value) && !pages.iter().all(is_newer) {
                 let range: Vec<u64> = pages.iter().map(of).collect();
-                return Err(format!("atomic write {value} is in parts: {range:?}"));
+                return Err(format!("write {value} is in parts: {range:?}"));
             }
         }
         self.atomics.clear();

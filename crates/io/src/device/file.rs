@@ -191,6 +191,7 @@ impl FileVolume {
             physical_block_bytes: physical.max(alignment.offset as u32),
             atomic_blocks_max: (atomic_bytes / BLOCK_BYTES) as u32,
             commit_pages_max: 0,
+            writes_whole: false,
             volatile_cache: true,
             read_only: options.read_only,
         };

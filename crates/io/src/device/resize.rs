@@ -13,6 +13,9 @@ use super::file::FileVolume;
 use super::flight::ZEROES;
 use crate::Error;
 
+/// Number of bytes that are freed in one call: a call keeps the file from everybody else.
+const FREED_BYTES: u64 = 64 << 20;
+
 impl FileVolume {
     /// Returns whether the volume can be enlarged: it is a file, and not opened for reading only.
     pub fn can_grow(&self) -> bool {
@@ -82,6 +85,28 @@ impl FileVolume {
         self.zero(offset, bytes)
             .and_then(|()| rustix::fs::fsync(&self.shared.file))
             .map_err(|errno| Error::system("cannot make a range of the device blank", errno))
+    }
+
+    /// Zeroes `blocks` blocks from `first` on, durably, and frees the space. Unlike
+    /// [`blank`](Self::blank) it writes nothing. No request in the range may be in flight.
+    ///
+    /// # Errors
+    /// Fails if the file system or the disk cannot free space in this way.
+    pub fn free(&self, first: u64, blocks: u64) -> Result<(), Error> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let (first, end) = (first * BLOCK_BYTES as u64, (first + blocks) * BLOCK_BYTES as u64);
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // In pieces, between which the requests of other namespaces get their turns.
+        let mut pieces = (first..end).step_by(FREED_BYTES as usize);
+        pieces
+            .try_for_each(|at| {
+                let bytes = FREED_BYTES.min(end - at);
+                rustix::fs::fallocate(&self.shared.file, mode, at, bytes)
+            })
+            .and_then(|()| rustix::fs::fsync(&self.shared.file))
+            .map_err(|errno| Error::system("cannot free a range of the device", errno))
     }
 
     fn zero(&self, offset: u64, bytes: u64) -> Result<(), Errno> {

@@ -1,11 +1,11 @@
-//! A listener's certificate and key, and its handshakes.
+//! A listener's certificate and key, or its pre-shared keys, and its handshakes.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
-use contract::{Insecurity, ListenerId, Prelude, Protocol, TlsUse};
+use contract::{Insecurity, ListenerId, Prelude, Protocol, PskBook, TlsUse};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection};
@@ -14,6 +14,7 @@ use rustls::{ServerConfig, version};
 use super::ciphers::provider;
 use super::handshake::{Before, Side};
 use super::porter::{Answer, Porter};
+use super::psk::PskSettings;
 use super::secured::Secured;
 use crate::{Error, Spread};
 
@@ -30,19 +31,26 @@ pub enum TlsPolicy {
 /// policy.
 pub type PreludeOf = fn(TlsPolicy) -> Box<dyn Prelude>;
 
-/// A listener's certificate and key, and the thread that does its handshakes.
+/// The TLS of a listener: how it proves itself, and the thread that does its handshakes.
 pub struct ServerTls {
     policy: TlsPolicy,
     /// The counters of TLS connections of the listener's protocol.
     uses: &'static TlsUse,
     /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<PreludeOf>,
-    /// The configuration of rustls with certificate and key, which [`replace`](ServerTls::replace)
-    /// changes.
-    config: RwLock<Arc<ServerConfig>>,
+    proof: Proof,
     /// `true` while the listener is drained, and once it is closed: handshakes that end are refused.
     is_shut: AtomicBool,
     porter: Porter,
+}
+
+/// The means by which a listener proves itself.
+enum Proof {
+    /// The configuration of rustls with certificate and key, which [`replace`](ServerTls::replace)
+    /// changes.
+    Certificate(RwLock<Arc<ServerConfig>>),
+    /// The keys that are shared with the clients.
+    Keys(PskSettings),
 }
 
 impl fmt::Debug for ServerTls {
@@ -76,19 +84,43 @@ impl ServerTls {
         certificate: &[u8],
         key: &[u8],
     ) -> Result<Arc<Self>, Error> {
-        let config = RwLock::new(config(certificate, key)?);
-        let is_shut = AtomicBool::new(false);
-        let (uses, porter) = (TlsUse::of(protocol), Porter::start()?);
-        Ok(Arc::new(ServerTls { policy, uses, prelude, config, is_shut, porter }))
+        let config = config(certificate, key)?;
+        ServerTls::of(protocol, prelude, policy, Proof::Certificate(RwLock::new(config)))
     }
 
-    /// Replaces certificate and key. Existing connections keep their keys.
+    /// Returns the TLS of a listener whose clients have the pre-shared keys in `book`. The session
+    /// of a connection gets the identity of its key as what was heard before.
+    ///
+    /// # Errors
+    /// Fails if OpenSSL is not installed, or if no thread can be started.
+    pub fn with_keys(
+        protocol: Protocol,
+        policy: TlsPolicy,
+        book: Arc<dyn PskBook>,
+    ) -> Result<Arc<Self>, Error> {
+        ServerTls::of(protocol, None, policy, Proof::Keys(PskSettings::of_server(book)?))
+    }
+
+    fn of(
+        protocol: Protocol,
+        prelude: Option<PreludeOf>,
+        policy: TlsPolicy,
+        proof: Proof,
+    ) -> Result<Arc<Self>, Error> {
+        let is_shut = AtomicBool::new(false);
+        let (uses, porter) = (TlsUse::of(protocol), Porter::start()?);
+        Ok(Arc::new(ServerTls { policy, uses, prelude, proof, is_shut, porter }))
+    }
+
+    /// Replaces certificate and key, if the listener has them. Existing connections keep their keys.
     ///
     /// # Errors
     /// Fails if they are not PEM or do not belong together. The old ones stay then.
     pub fn replace(&self, certificate: &[u8], key: &[u8]) -> Result<(), Error> {
-        let new = config(certificate, key)?;
-        *self.config.write().expect("no holder panics") = new;
+        if let Proof::Certificate(held) = &self.proof {
+            let new = config(certificate, key)?;
+            *held.write().expect("no holder panics") = new;
+        }
         Ok(())
     }
 
@@ -144,7 +176,10 @@ impl ServerTls {
 
     /// Returns the server's side of a new handshake.
     pub(super) fn side(&self) -> Result<Side, Insecurity> {
-        let config = self.config.read().expect("no holder panics").clone();
+        let config = match &self.proof {
+            Proof::Certificate(held) => held.read().expect("no holder panics").clone(),
+            Proof::Keys(settings) => return Ok(Side::Psk(Box::new(settings.begin()?))),
+        };
         let server = UnbufferedServerConnection::new(config).map_err(|_| Insecurity::Internal)?;
         Ok(Side::Server(Box::new(server)))
     }

@@ -1,4 +1,4 @@
-//! A handshake on a nonblocking socket, with the messages of rustls, behind the prelude of a protocol
+//! A handshake on a nonblocking socket, with the messages of rustls or OpenSSL, behind the prelude of a protocol
 //! that begins in the clear.
 //!
 //! The socket is read record by record, so that bytes behind the handshake are left for the worker
@@ -15,6 +15,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError};
 use rustls::{CertificateError, Error};
 
 use super::key::{HEADER, RECORD_MAX};
+use super::psk::PskHandshake;
 use super::secured::{Next, Secured};
 
 /// Maximum number of a handshake's bytes that are kept at a time: more than a certificate chain.
@@ -36,6 +37,8 @@ const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 pub(super) enum Side {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
+    /// Either role, with pre-shared keys.
+    Psk(Box<PskHandshake>),
 }
 
 /// The part of a connection before its handshake.
@@ -64,8 +67,8 @@ pub(super) enum Progress {
 /// The result of a handshake: the socket, its keys, and the outcome of a prelude if there was one.
 pub(super) type Finished = (OwnedFd, Box<Secured>, Option<Box<Opening>>);
 
-/// The next step that rustls wants in a handshake.
-enum Step {
+/// The next step that rustls or OpenSSL wants in a handshake.
+pub(super) enum Step {
     Send,
     Receive,
     Done,
@@ -160,6 +163,7 @@ impl Handshake {
             let step = match &mut self.side {
                 Side::Server(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
                 Side::Client(side) => drive!(side, &mut self.incoming, &mut self.outgoing),
+                Side::Psk(side) => side.drive(&mut self.incoming, &mut self.outgoing),
             };
             self.whole = self.incoming.len();
             self.has_answered |= matches!(step, Ok(Step::Send));
@@ -326,6 +330,10 @@ impl Handshake {
             Side::Client(side) => {
                 let (secrets, next) = side.dangerous_into_kernel_connection().map_err(internal)?;
                 (secrets, Next::Client(next))
+            }
+            Side::Psk(side) => {
+                let (secured, opening) = side.finish()?;
+                return Ok((self.socket, Box::new(secured), opening));
             }
         };
         Ok((self.socket, Box::new(Secured::new(&secrets, next)?), self.opening))

@@ -60,8 +60,18 @@ impl Key {
             Secrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
             _ => return Err(Insecurity::Internal),
         };
-        let unbound = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| Insecurity::Internal)?;
         let iv = iv.as_ref().try_into().map_err(|_| Insecurity::Internal)?;
+        Key::of(algorithm, key.as_ref(), iv, sequence)
+    }
+
+    /// Returns the key of these bytes; its next record has the number `sequence`.
+    pub(super) fn of(
+        algorithm: &'static Algorithm,
+        key: &[u8],
+        iv: [u8; 12],
+        sequence: u64,
+    ) -> Result<Key, Insecurity> {
+        let unbound = UnboundKey::new(algorithm, key).map_err(|_| Insecurity::Internal)?;
         Ok(Key { key: LessSafeKey::new(unbound), iv, sequence, records_max: RECORDS_MAX })
     }
 

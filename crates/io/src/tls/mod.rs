@@ -1,11 +1,12 @@
 //! TLS 1.3 on streams (docs/adr/0036-tls-in-the-worker.md).
 //!
-//! A thread beside the workers does the handshakes with rustls (`porter`). The keys are then
+//! A thread beside the workers does the handshakes (`porter`): with certificates by rustls, with
+//! pre-shared keys by OpenSSL (`psk`, docs/adr/0048-tls-with-pre-shared-keys.md). The keys are then
 //! extracted, and the connection goes to its worker. The worker seals and opens records
-//! ([`Secured`]) in its own memory, with one send a turn as without TLS. rustls also derives new
-//! keys (key updates).
+//! ([`Secured`]) in its own memory, with one send a turn as without TLS. New keys (key updates) are
+//! derived by rustls, or by `schedule` after a handshake of OpenSSL.
 //!
-//! This module leaves the messages of a handshake and certificates to rustls.
+//! This module leaves the messages of a handshake and certificates to rustls and OpenSSL.
 
 mod certificate;
 mod ciphers;
@@ -13,7 +14,13 @@ mod handshake;
 mod intake;
 mod key;
 mod line;
+mod offers;
+mod openssl;
 mod porter;
+mod psk;
+#[cfg(test)]
+mod psk_tests;
+mod schedule;
 mod seal;
 mod secured;
 #[cfg(test)]

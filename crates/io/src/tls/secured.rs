@@ -7,6 +7,12 @@ use rustls::server::ServerConnectionData;
 use rustls::{ConnectionTrafficSecrets, Error, ExtractedSecrets};
 
 use super::key::{Content, Key};
+use super::schedule::TrafficSecret;
+
+/// Maximum number of records that a server seals with one key under a pre-shared key. Linux's NVMe
+/// host cannot take a key update, and gives the connection up. RFC 8446, section 5.5, recommends
+/// 2^24.5 full records for AES-GCM; with 2^32 an attacker's advantage stays below 2^-40.
+const RECORDS_MAX_TO_HOSTS: u64 = 1 << 32;
 
 /// Maximum of the count `idle` of records without data, which each record with data lowers by one.
 /// Beyond it the connection is ended.
@@ -20,22 +26,48 @@ const UPDATE_WEIGHT: u8 = 8;
 pub(super) enum Next {
     Server(KernelConnection<ServerConnectionData>),
     Client(KernelConnection<ClientConnectionData>),
+    /// The connection began with a pre-shared key.
+    Secrets(Box<NextSecrets>),
+}
+
+/// The secrets of both directions.
+pub(super) struct NextSecrets {
+    sending: TrafficSecret,
+    receiving: TrafficSecret,
+    is_client: bool,
 }
 
 impl Next {
-    fn sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+    fn sending(&mut self) -> Result<Key, Insecurity> {
         match self {
-            Next::Server(next) => next.update_tx_secret(),
-            Next::Client(next) => next.update_tx_secret(),
+            Next::Server(next) => made(next.update_tx_secret()),
+            Next::Client(next) => made(next.update_tx_secret()),
+            Next::Secrets(next) => next.sending.update(),
         }
     }
 
-    fn receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+    fn receiving(&mut self) -> Result<Key, Insecurity> {
         match self {
-            Next::Server(next) => next.update_rx_secret(),
-            Next::Client(next) => next.update_rx_secret(),
+            Next::Server(next) => made(next.update_rx_secret()),
+            Next::Client(next) => made(next.update_rx_secret()),
+            Next::Secrets(next) => next.receiving.update(),
         }
     }
+
+    /// Returns `true` if this end is the client.
+    fn is_client(&self) -> bool {
+        match self {
+            Next::Server(_) => false,
+            Next::Client(_) => true,
+            Next::Secrets(next) => next.is_client,
+        }
+    }
+}
+
+/// Returns the key that rustls has derived.
+fn made(derived: Result<(u64, ConnectionTrafficSecrets), Error>) -> Result<Key, Insecurity> {
+    let (sequence, secrets) = derived.map_err(|_| Insecurity::Internal)?;
+    Key::new(sequence, &secrets)
 }
 
 /// The content of an opened record.
@@ -77,9 +109,29 @@ impl std::fmt::Debug for Secured {
 impl Secured {
     /// Returns the state of a connection whose handshake has just ended.
     pub(super) fn new(secrets: &ExtractedSecrets, next: Next) -> Result<Secured, Insecurity> {
-        Ok(Secured {
-            sending: Key::new(secrets.tx.0, &secrets.tx.1)?,
-            receiving: Key::new(secrets.rx.0, &secrets.rx.1)?,
+        let sending = Key::new(secrets.tx.0, &secrets.tx.1)?;
+        let receiving = Key::new(secrets.rx.0, &secrets.rx.1)?;
+        Ok(Secured::of(sending, receiving, next))
+    }
+
+    /// Returns the state of a connection that has just begun with these secrets.
+    pub(super) fn of_secrets(
+        sending: TrafficSecret,
+        receiving: TrafficSecret,
+        is_client: bool,
+    ) -> Result<Secured, Insecurity> {
+        let mut keys = (sending.key()?, receiving.key()?);
+        if !is_client {
+            keys.0.records_max = RECORDS_MAX_TO_HOSTS;
+        }
+        let next = Next::Secrets(Box::new(NextSecrets { sending, receiving, is_client }));
+        Ok(Secured::of(keys.0, keys.1, next))
+    }
+
+    fn of(sending: Key, receiving: Key, next: Next) -> Secured {
+        Secured {
+            sending,
+            receiving,
             next,
             carry: None,
             carried: 0,
@@ -87,7 +139,7 @@ impl Secured {
             owes_update: false,
             idle: 0,
             counted: None,
-        })
+        }
     }
 
     /// Opens (decrypts) the record that begins at `at` and ends with `bytes`. Its data is moved to
@@ -128,12 +180,10 @@ impl Secured {
             match (*kind, body) {
                 // Nothing may follow a key update in its record.
                 (KEY_UPDATE, [wish @ (0 | 1)]) if behind.is_empty() => {
-                    let (sequence, secrets) =
-                        self.next.receiving().map_err(|_| Insecurity::Internal)?;
-                    self.receiving = Key::new(sequence, &secrets)?;
+                    self.receiving = self.next.receiving()?;
                     self.owes_update |= *wish == 1;
                 }
-                (NEW_SESSION_TICKET, _) if matches!(self.next, Next::Client(_)) => {}
+                (NEW_SESSION_TICKET, _) if self.next.is_client() => {}
                 _ => return Err(Insecurity::Misbehaved),
             }
         }
@@ -145,9 +195,8 @@ impl Secured {
         const MESSAGE: [u8; 5] = [24, 0, 0, 1, 0];
         record[super::key::HEADER..][..MESSAGE.len()].copy_from_slice(&MESSAGE);
         let bytes = self.sending.seal(record, MESSAGE.len(), Content::Handshake)?;
-        let (sequence, secrets) = self.next.sending().map_err(|_| Insecurity::Internal)?;
         let records_max = self.sending.records_max;
-        self.sending = Key::new(sequence, &secrets)?;
+        self.sending = self.next.sending()?;
         self.sending.records_max = records_max;
         self.owes_update = false;
         Ok(bytes)

@@ -24,6 +24,11 @@ static TLS: LazyLock<(Arc<ServerTls>, ClientTls)> = LazyLock::new(|| {
     (server, ClientTls::new("server", None, Some(&print)).unwrap())
 });
 
+/// Returns the TLS settings of a server with a certificate, and of a client that trusts it.
+pub(super) fn with_certificate() -> (&'static ServerTls, &'static ClientTls) {
+    (&TLS.0, &TLS.1)
+}
+
 /// Returns the server's and the client's end of a new connection.
 fn pair() -> (Secured, Secured) {
     let (server, client) = &*TLS;
@@ -40,10 +45,10 @@ fn pair() -> (Secured, Secured) {
 }
 
 /// A generator of random numbers from a seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -52,7 +57,7 @@ impl Dice {
 }
 
 /// Returns `count` frames of random sizes, and all their bytes.
-fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>) {
+pub(super) fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>) {
     let mut all = Vec::new();
     let made = (0..count).map(|n| {
         let len = dice.below(largest);
@@ -68,7 +73,7 @@ fn frames(dice: &mut Dice, count: usize, largest: usize) -> (Vec<Frame>, Vec<u8>
 }
 
 /// Seals all frames, in as many sends as that takes. Returns the records.
-fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
+pub(super) fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
     let (mut stage, mut stream, mut first) = (Stage::new(), Vec::new(), 0);
     while first < frames.len() {
         stage.seal(from, frames[first..].iter()).unwrap();
@@ -80,7 +85,7 @@ fn seal(from: &mut Secured, frames: &[Frame]) -> Vec<u8> {
 
 /// Opens a stream that arrives in pieces of up to `largest` bytes. Returns the data, and the reason
 /// if the stream was refused.
-fn open(
+pub(super) fn open(
     to: &mut Secured,
     stream: &[u8],
     dice: &mut Dice,
@@ -240,7 +245,7 @@ fn keys_are_not_replaced_again_and_again_between_bytes() {
 }
 
 /// Moves a byte from one stream to the other, if a byte has come.
-fn move_byte(from: &mut UnixStream, to: &mut UnixStream) {
+pub(super) fn move_byte(from: &mut UnixStream, to: &mut UnixStream) {
     let mut byte = [0];
     if matches!(from.read(&mut byte), Ok(1)) {
         to.write_all(&byte).unwrap();

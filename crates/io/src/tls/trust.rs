@@ -1,10 +1,10 @@
-//! The certificates that a client trusts.
+//! The certificates that a client trusts, or the key that it shares with its server.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{Insecurity, Prelude};
+use contract::{Insecurity, Prelude, Psk};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -16,23 +16,36 @@ use rustls::{
 
 use super::ciphers::provider;
 use super::handshake::{Before, Side};
+use super::psk::PskSettings;
 use crate::Error;
 
 /// The file with the certificates of the authorities that the machine trusts, on Debian and others.
 const MACHINE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The certificates that a client trusts, and the name that they must have.
+/// The servers that a client trusts: by their certificates, or by a key that it shares with them.
 #[derive(Clone)]
 pub struct ClientTls {
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
+    trust: Trust,
     /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<fn() -> Box<dyn Prelude>>,
 }
 
+/// The proof that a client asks for.
+#[derive(Clone)]
+enum Trust {
+    /// A certificate with this name that the configuration of rustls trusts.
+    Certificate { config: Arc<ClientConfig>, name: ServerName<'static> },
+    /// The pre-shared key.
+    Key(PskSettings),
+}
+
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls").field("name", &self.name).finish_non_exhaustive()
+        let name = match &self.trust {
+            Trust::Certificate { name, .. } => Some(name),
+            Trust::Key(_) => None,
+        };
+        f.debug_struct("ClientTls").field("name", &name).finish_non_exhaustive()
     }
 }
 
@@ -68,7 +81,17 @@ impl ClientTls {
         };
         config.enable_secret_extraction = true;
         config.resumption = Resumption::disabled();
-        Ok(ClientTls { config: Arc::new(config), name, prelude: None })
+        let trust = Trust::Certificate { config: Arc::new(config), name };
+        Ok(ClientTls { trust, prelude: None })
+    }
+
+    /// Creates the trust in servers that have the pre-shared key of this identity.
+    ///
+    /// # Errors
+    /// Fails if OpenSSL is not installed.
+    pub fn with_key(identity: &[u8], psk: Psk) -> Result<ClientTls, Error> {
+        let trust = Trust::Key(PskSettings::of_client(identity, psk)?);
+        Ok(ClientTls { trust, prelude: None })
     }
 
     /// Returns this trust for a protocol that begins in the clear, with a prelude.
@@ -84,7 +107,11 @@ impl ClientTls {
 
     /// Returns the client's side of a new handshake.
     pub(super) fn side(&self) -> Result<Side, Insecurity> {
-        let client = UnbufferedClientConnection::new(self.config.clone(), self.name.clone());
+        let (config, name) = match &self.trust {
+            Trust::Certificate { config, name } => (config.clone(), name.clone()),
+            Trust::Key(settings) => return Ok(Side::Psk(Box::new(settings.begin()?))),
+        };
+        let client = UnbufferedClientConnection::new(config, name);
         client.map(|client| Side::Client(Box::new(client))).map_err(|_| Insecurity::Internal)
     }
 }

@@ -14,7 +14,8 @@ use super::target::Target;
 pub struct Arguments {
     /// `reflex://HOST:PORT` or `reflex+unix:PATH` (with `?v=1` for version 1 of the protocol; the
     /// default is `?v=2`), `nvme-tcp://HOST:PORT/NQN` (with `?nsid=N`, `digests=header|data|both`,
-    /// `in_capsule=false`, `host=NQN`), `nbd://HOST:PORT/EXPORT` or `nbd+unix:PATH?export=EXPORT`,
+    /// `in_capsule=false`, `tls=required`, `host=NQN`), `nbd://HOST:PORT/EXPORT` or
+    /// `nbd+unix:PATH?export=EXPORT`,
     /// `reflexs://` or `nbds://` over TLS (with `?ca=FILE`, `fingerprint=SHA256`, `name=NAME`),
     /// `reflex+udp://HOST:PORT` in packets (with `?key=FILE` for sealed ones),
     /// `reflex+eth://INTERFACE/MAC` in frames of Ethernet (with `?key=FILE`, `port=N`, `via=WAY`),
@@ -127,11 +128,16 @@ pub(super) struct Keys {
     /// variable NEARFLASH_NVME_CONTROLLER_KEY]
     #[arg(long, value_name = "FILE")]
     pub(super) controller_key_file: Option<PathBuf>,
+    /// File with this host's key for TLS (`NVMeTLSkey-1:…`), with which NVMe/TCP is encrypted [default:
+    /// the variable NEARFLASH_NVME_TLS_KEY]
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_key_file: Option<PathBuf>,
 }
 
 impl Keys {
     pub(super) fn is_used(&self) -> bool {
-        self.key_file.is_some() || self.controller_key_file.is_some()
+        let files = [&self.key_file, &self.controller_key_file, &self.tls_key_file];
+        files.into_iter().any(Option::is_some)
     }
 }
 

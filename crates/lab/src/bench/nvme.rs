@@ -3,13 +3,16 @@
 //!
 //! Keys come from files or the environment, never from the command line, which all users can read.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use client::Loss;
 use client::nvme::{
     Found, Host, HostLoss, HostOptions, HostReport, NvmeAddress, Patience, Refusal, Secret,
+    TlsIdentity, TlsKey,
 };
-use contract::BLOCK_BYTES;
-use io::{Endpoint, Network, SocketsConfig};
+use contract::{BLOCK_BYTES, CloseReason, Insecurity};
+use io::{ClientTls, Endpoint, Network, SocketsConfig};
 
 use super::arguments::Arguments;
 use super::door::{self, Door, News};
@@ -23,6 +26,7 @@ use server::listen::{Protocol, url};
 /// The environment variable that holds the key if no file is named.
 pub(crate) const KEY_VARIABLE: &str = "NEARFLASH_NVME_KEY";
 const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
+const TLS_KEY_VARIABLE: &str = "NEARFLASH_NVME_TLS_KEY";
 
 /// The keep-alive timeout: the server drops a connection that is silent for this long.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
@@ -31,6 +35,8 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub(super) struct NvmeDoor {
     endpoint: Endpoint,
+    /// The TLS settings, with a key of the host; `None` without TLS.
+    tls: Option<ClientTls>,
     options: HostOptions,
 }
 
@@ -60,8 +66,11 @@ impl NvmeDoor {
         queues: usize,
     ) -> Result<(NvmeDoor, u64), Problem> {
         let key = |file: &Option<PathBuf>, variable| {
-            secret(file.as_deref(), variable).map_err(Problem::Failed)
+            secret(file.as_deref(), variable, Secret::parse).map_err(Problem::Failed)
         };
+        let tls_key =
+            secret(arguments.nvme.tls_key_file.as_deref(), TLS_KEY_VARIABLE, TlsKey::parse)
+                .map_err(Problem::Failed)?;
         let identity = HostIdentity::of(address.host.as_deref());
         let options = HostOptions {
             subsystem: address.subsystem.clone(),
@@ -77,7 +86,18 @@ impl NvmeDoor {
             controller_key: key(&arguments.nvme.controller_key_file, CONTROLLER_KEY_VARIABLE)?,
             chance: [0; 32],
         };
-        let mut door = NvmeDoor { endpoint: endpoint.clone(), options };
+        let tls = match (&tls_key, address.tls) {
+            (Some(key), _) => Some(tls_of(key, &options).map_err(Problem::Failed)?),
+            (None, false) => None,
+            (None, true) => {
+                return Err(Problem::Usage(format!(
+                    "tls=required needs the TLS key of host {}: put it into a file for \
+                     --tls-key-file, or into {TLS_KEY_VARIABLE}",
+                    options.host
+                )));
+            }
+        };
+        let mut door = NvmeDoor { endpoint: endpoint.clone(), tls, options };
         let found = door::look(&door).map_err(Problem::Failed)?;
         door.options.queues = queues;
         let granted = usize::from(found.queues);
@@ -102,6 +122,9 @@ impl NvmeDoor {
     fn reason(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {
+            HostLoss::Connection(Loss::Network(CloseReason::Insecure(why))) => {
+                (why.to_string(), self.advice_on_tls(*why))
+            }
             HostLoss::Connection(loss) => match loss.errno().map(std::io::Error::from_raw_os_error)
             {
                 Some(error) => (error.to_string(), hint(&error, &self.endpoint).to_owned()),
@@ -110,6 +133,24 @@ impl NvmeDoor {
             HostLoss::Refused(refusal) => (refusal.to_string(), self.advice(refusal)),
         };
         format!("cannot use {place}/{}: {what}\n{advice}", self.options.subsystem)
+    }
+
+    /// Returns what to do about a connection that did not become one over TLS.
+    fn advice_on_tls(&self, why: Insecurity) -> String {
+        let host = &self.options.host;
+        match (why, &self.tls) {
+            (Insecurity::Plain, _) => {
+                "leave the TLS key out, or give the server's listener tls=required".to_owned()
+            }
+            (_, None) => format!(
+                "this host is {host}: put its TLS key into a file for --tls-key-file, or into \
+                 {TLS_KEY_VARIABLE}"
+            ),
+            (_, Some(_)) => format!(
+                "this host is {host}: is the TLS key the one of the server's [[host]]? ?host=NQN \
+                 connects as another"
+            ),
+        }
     }
 
     fn advice(&self, refusal: &Refusal) -> String {
@@ -164,6 +205,9 @@ impl Door for NvmeDoor {
         io::raise_descriptor_limit();
         let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
         sockets.dial_to(self.endpoint.clone());
+        if let Some(tls) = self.tls.clone() {
+            sockets.dial_over(tls).map_err(|e| e.to_string())?;
+        }
         let mut options = self.options.clone();
         io::random(&mut options.chance);
         Ok(Host::new(sockets, options, Patience::default()))
@@ -185,13 +229,24 @@ impl Door for NvmeDoor {
     }
 }
 
-/// Reads a DH-HMAC-CHAP key from the file or, without one, from the environment variable. Returns
-/// `None` if neither is given. Errors never contain the key.
-fn secret(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, String> {
+/// Returns the TLS settings of a host with this key, for the subsystem of its options.
+fn tls_of(key: &TlsKey, options: &HostOptions) -> Result<ClientTls, String> {
+    let who = TlsIdentity::new(&options.host, &options.subsystem).map_err(|e| e.to_string())?;
+    let offer = key.offered(&who);
+    ClientTls::with_key(offer.identity.as_bytes(), offer.psk).map_err(|error| error.to_string())
+}
+
+/// Reads a key from the file or, without one, from the environment variable. Returns `None` if
+/// neither is given. Errors never contain the key.
+fn secret<K, E: Display>(
+    file: Option<&Path>,
+    variable: &str,
+    parse: impl Fn(&str) -> Result<K, E>,
+) -> Result<Option<K>, String> {
     let (text, place) = match (file, std::env::var(variable)) {
         (Some(file), _) => (read_secret(file)?, file.display().to_string()),
         (None, Ok(text)) if !text.is_empty() => (text, variable.to_owned()),
         (None, _) => return Ok(None),
     };
-    Secret::parse(text.trim()).map(Some).map_err(|error| format!("the key of {place} is {error}"))
+    parse(text.trim()).map(Some).map_err(|error| format!("the key of {place} is {error}"))
 }

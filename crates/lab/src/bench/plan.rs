@@ -99,7 +99,7 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
         Target::Nvme { .. } => return nvme::check(arguments),
         Target::Nbd { .. } if !arguments.nvme.is_used() => return nbd::check(arguments),
         _ if arguments.nvme.is_used() => {
-            let text = "--key-file and --controller-key-file are for nvme-tcp:// addresses";
+            let text = "--key-file, --controller-key-file and --tls-key-file are for nvme-tcp:// addresses";
             return Err(Problem::Usage(text.to_owned()));
         }
         _ => return Ok(()),

@@ -164,6 +164,7 @@ impl Device for Slow {
             physical_block_bytes: PAGE_BYTES as u32,
             atomic_blocks_max: 0,
             commit_pages_max: COMMIT_PAGES_MAX,
+            writes_whole: false,
             volatile_cache: true,
             read_only: false,
         }

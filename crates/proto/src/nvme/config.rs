@@ -3,113 +3,15 @@
 //! Deliberately left out: files and their syntax. Names and numbers are checked when they enter the
 //! [`Fabric`](super::Fabric).
 
-use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::auth::{Methods, Secret};
+pub use super::nqn::{HostId, NQN_BYTES_MAX, Nqn};
+use super::psk::TlsKey;
+pub use super::refusal::{ANA_GROUPS_MAX, PortId, Refusal};
 use contract::{Geometry, NamespaceId, TenantId};
-use wire::nvme::{AddressFamily, AnaState, DISCOVERY_NQN, NQN_BYTES};
-
-/// The longest qualified name in bytes (Base 4.5).
-pub const NQN_BYTES_MAX: usize = 223;
-
-/// The largest ANA group number.
-pub const ANA_GROUPS_MAX: u32 = 32;
-
-/// The prefix of the name that stands for a host which connects without a name.
-const ANONYMOUS: &str = "anonymous:";
-
-/// An NVMe qualified name (Base 4.5).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Nqn(Box<str>);
-
-impl Nqn {
-    /// Checks and wraps a name.
-    ///
-    /// # Errors
-    /// Returns [`Refusal::Name`] if the text does not begin with `nqn.`, has control characters, or
-    /// is too long.
-    pub fn new(text: &str) -> Result<Nqn, Refusal> {
-        let good = text.starts_with("nqn.")
-            && text.len() > "nqn.".len()
-            && text.len() <= NQN_BYTES_MAX
-            && !text.chars().any(char::is_control);
-        if good { Ok(Nqn(text.into())) } else { Err(Refusal::Name(text.into())) }
-    }
-
-    /// Returns the name of a host that gives none, and this identifier. No list of hosts has it, so
-    /// only subsystems that admit every host admit this one.
-    pub fn anonymous(id: HostId) -> Nqn {
-        Nqn(format!("{ANONYMOUS}{id:?}").into())
-    }
-
-    /// Checks and wraps the name of a host, which may be [`anonymous`](Nqn::anonymous).
-    ///
-    /// # Errors
-    /// Fails like [`new`](Nqn::new).
-    pub fn of_host(text: &str) -> Result<Nqn, Refusal> {
-        let id = text.strip_prefix(ANONYMOUS);
-        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if id.is_some_and(is_id) { Ok(Nqn(text.into())) } else { Nqn::new(text) }
-    }
-
-    /// Returns the name in a zero-terminated field, if it is valid.
-    pub fn from_field(field: &[u8; NQN_BYTES]) -> Option<Nqn> {
-        let end = field.iter().position(|byte| *byte == 0)?;
-        Nqn::new(core::str::from_utf8(&field[..end]).ok()?).ok()
-    }
-
-    /// Returns the name as a zero-terminated field.
-    pub fn to_field(&self) -> [u8; NQN_BYTES] {
-        let mut field = [0; NQN_BYTES];
-        field[..self.0.len()].copy_from_slice(self.0.as_bytes());
-        field
-    }
-
-    /// Returns the name of every discovery subsystem.
-    pub fn discovery() -> Nqn {
-        Nqn(DISCOVERY_NQN.into())
-    }
-
-    /// Returns `true` if this is the name of every discovery subsystem.
-    pub fn is_discovery(&self) -> bool {
-        &*self.0 == DISCOVERY_NQN
-    }
-
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Nqn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Nqn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
-/// A host's identifier, the same on all its connections (Base 5.27.1.25).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub [u8; 16]);
-
-impl fmt::Debug for HostId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// The number of a port. Each listener is one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortId(pub u16);
+use wire::nvme::{AddressFamily, AnaState};
 
 /// An address at which subsystems are reached over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +24,19 @@ pub struct Port {
     pub address: String,
     /// The TCP port that hosts are told, as text.
     pub service: String,
+    /// The use of TLS by connections to the port.
+    pub security: Security,
+}
+
+/// The use of TLS by connections to a port, as discovery tells hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// The port has no TLS.
+    None,
+    /// A connection may use TLS.
+    Possible,
+    /// Every connection must use TLS.
+    Required,
 }
 
 /// A referral: another discovery subsystem that hosts are sent to.
@@ -204,6 +119,10 @@ pub struct Host {
     pub controller_key: Option<Secret>,
     /// The methods by which this host may authenticate; `None` means the fabric's.
     pub methods: Option<Methods>,
+    /// The key from which those for TLS are derived; `None` if the host cannot use TLS.
+    pub tls_key: Option<TlsKey>,
+    /// The host's previous key for TLS, which it may still use while operators change keys.
+    pub former_tls_key: Option<TlsKey>,
 }
 
 /// A subsystem: namespaces under one name, for some hosts, through some ports.
@@ -299,74 +218,3 @@ impl Default for Config {
         }
     }
 }
-
-/// The reason for refusing a configuration or a change of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The text is no NVMe qualified name.
-    Name(String),
-    /// The text is too long or not printable ASCII.
-    Text(String),
-    /// A subsystem of this name exists.
-    SubsystemExists(Nqn),
-    /// No subsystem has this name.
-    NoSubsystem(Nqn),
-    /// A port of this number exists.
-    PortExists(PortId),
-    /// No port has this number.
-    NoPort(PortId),
-    /// The subsystem has a namespace of this identifier.
-    NamespaceExists(u32),
-    /// The subsystem has no namespace of this identifier.
-    NoNamespace(u32),
-    /// The identifier of a namespace is zero or too large.
-    NamespaceNumber(u32),
-    /// The namespace has no unique identifier, or one that another namespace has.
-    Identifiers(u32),
-    /// The blocks do not have 512 or 4 096 bytes, or the namespace does not have whole blocks, at
-    /// least one.
-    Blocks(u32),
-    /// No ANA group has this number.
-    AnaGroup(u32),
-    /// A table is full with this many entries.
-    Full(usize),
-    /// A number in [`Limits`], or the number of workers, is not supported.
-    Limits,
-    /// A saved reservation is inconsistent: it has too many or repeated registrants, or its holder
-    /// is not one of them.
-    Restore,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::Name(text) => {
-                write!(f, "{text:?} is no NVMe qualified name (nqn.…, at most 223 bytes)")
-            }
-            Refusal::Text(text) => write!(f, "{text:?} is too long or not printable ASCII"),
-            Refusal::SubsystemExists(nqn) => write!(f, "there is a subsystem {nqn} already"),
-            Refusal::NoSubsystem(nqn) => write!(f, "there is no subsystem {nqn}"),
-            Refusal::PortExists(port) => write!(f, "there is a port {} already", port.0),
-            Refusal::NoPort(port) => write!(f, "there is no port {}", port.0),
-            Refusal::NamespaceExists(nsid) => write!(f, "there is a namespace {nsid} already"),
-            Refusal::NoNamespace(nsid) => write!(f, "there is no namespace {nsid}"),
-            Refusal::NamespaceNumber(nsid) => write!(f, "{nsid} cannot number a namespace"),
-            Refusal::Identifiers(nsid) => {
-                write!(f, "namespace {nsid} has no identifier, or one that another has")
-            }
-            Refusal::Blocks(nsid) => write!(
-                f,
-                "namespace {nsid} needs blocks of 512 or 4096 bytes, and a whole number of them"
-            ),
-            Refusal::AnaGroup(group) => {
-                write!(f, "{group} is no ANA group (1 to {ANA_GROUPS_MAX})")
-            }
-            Refusal::Full(most) => write!(f, "there are {most} already, which is the most"),
-            Refusal::Limits => f.write_str("these limits cannot be served"),
-            Refusal::Restore => f.write_str("the saved reservations do not fit this fabric"),
-        }
-    }
-}
-
-impl core::error::Error for Refusal {}

@@ -7,15 +7,20 @@ use wire::nvme::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemKind, 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::config::{Nqn, Port, Referral};
+use super::config::{Nqn, Port, Referral, Security};
 use super::controller::Controller;
 use super::identify::padded;
 use super::state::State;
 
-/// Transport requirements: the secure channel is not specified, and flow control of submission
-/// queues can be disabled. "Not required" would say that a secure channel is possible; hosts that
-/// have TLS then ask for it.
-const REQUIREMENTS: u8 = 1 << 2;
+/// A transport requirement: flow control of submission queues can be disabled.
+const FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
+
+/// A transport requirement: connections use a secure channel.
+const CHANNEL_REQUIRED: u8 = 1;
+
+/// A transport requirement: connections may use a secure channel. Hosts that have TLS ask for it
+/// then, so a port without TLS does not say this.
+const CHANNEL_POSSIBLE: u8 = 2;
 
 /// The number of entries of the smallest admin queue that a controller has to accept (Base
 /// 5.16.1.23, ASQSZ).
@@ -41,7 +46,7 @@ pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
     }
     for Referral { id, family, address, service } in state.inventory.referrals() {
         let (family, address, service) = (*family, address.clone(), service.clone());
-        let port = Port { id: *id, family, address, service };
+        let port = Port { id: *id, family, address, service, security: Security::None };
         entries.push(entry(state, &port, &own, SubsystemKind::REFERRAL));
     }
     // The generation counts this host's own changes only, so it tells nothing about other hosts.
@@ -56,13 +61,18 @@ pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
 }
 
 fn entry(state: &State, port: &Port, nqn: &Nqn, kind: SubsystemKind) -> DiscoveryEntry {
+    let (channel, kind_of_channel) = match port.security {
+        Security::None => (0, SecureChannel::NONE),
+        Security::Possible => (CHANNEL_POSSIBLE, SecureChannel::TLS_1_3),
+        Security::Required => (CHANNEL_REQUIRED, SecureChannel::TLS_1_3),
+    };
     let mut specific = [0; 256];
-    specific[0] = SecureChannel::NONE.0;
+    specific[0] = kind_of_channel.0;
     DiscoveryEntry {
         transport: TransportKind::TCP,
         family: port.family,
         kind,
-        requirements: REQUIREMENTS,
+        requirements: FLOW_CONTROL_OPTIONAL | channel,
         port: U16::new(port.id.0),
         cntlid: U16::new(u16::MAX),
         admin_queue_max: U16::new(

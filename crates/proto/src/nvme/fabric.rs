@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU8};
 
-use contract::Instant;
+use contract::{Instant, Psk};
 use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
@@ -15,6 +15,7 @@ use super::call::{self, Call, Done};
 use super::config::{Config, PortId, Refusal};
 use super::entrance::{Busy, Entrance, Environment};
 use super::link::View;
+use super::psk::{TlsIdentity, TlsKey};
 use super::queue::Queue;
 use super::report::{self, ControllerInfo, Reserved};
 use super::state::State;
@@ -230,4 +231,14 @@ impl Fabric {
     pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
         self.with(|state| report::restore(state, kept))
     }
+}
+
+/// Returns the pre-shared keys that a host may mean by an identity, the current one first; none
+/// if the host has no key for TLS. Only a thread that does handshakes calls this, since workers
+/// must not wait. Whether the subsystem exists shows in the Connect that follows.
+pub fn psks(fabric: &Fabric, identity: &[u8]) -> Vec<Psk> {
+    let Some(who) = TlsIdentity::parse(identity) else { return Vec::new() };
+    let keys: Vec<TlsKey> =
+        fabric.with(|state| state.inventory.tls_keys(&who.host).cloned().collect());
+    keys.iter().flat_map(|key| key.psks(&who, identity)).collect()
 }

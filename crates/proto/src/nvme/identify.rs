@@ -12,7 +12,7 @@ use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::call::{Call, Done};
-use super::config::ANA_GROUPS_MAX;
+use super::config::{ANA_GROUPS_MAX, Namespace};
 use super::controller::{Controller, KEEP_ALIVE_UNIT};
 use super::data;
 use super::errors::ERROR_ENTRIES;
@@ -275,7 +275,7 @@ fn nvm_controller() -> IdentifyNvmController {
 fn namespace_data(attached: &Attached) -> IdentifyNamespace {
     let config = &attached.config;
     let blocks = U64::new(attached.blocks());
-    // A compare and write is atomic up to the largest request; a plain write is atomic by block.
+    // A compare and write is atomic up to the largest request.
     let compare_blocks = (REQUEST_BYTES_MAX / config.block_bytes as usize - 1) as u16;
     let physical = config.geometry.physical_block_bytes.max(config.block_bytes);
     let granularity = U16::new((physical / config.block_bytes - 1) as u16);
@@ -291,6 +291,8 @@ fn namespace_data(attached: &Attached) -> IdentifyNamespace {
         reservations: RESERVATIONS,
         // Deallocated blocks read as zeroes, and Write Zeroes can deallocate.
         deallocate: 1 | 1 << 3,
+        atomic_blocks: U16::new(whole_blocks(config)),
+        atomic_blocks_power_fail: U16::new(whole_blocks(config)),
         atomic_compare_blocks: U16::new(compare_blocks),
         capacity_bytes: U128::new(u128::from(config.geometry.blocks) * BLOCK_BYTES as u128),
         write_granularity: granularity,
@@ -304,6 +306,21 @@ fn namespace_data(attached: &Attached) -> IdentifyNamespace {
         lba_formats,
         ..IdentifyNamespace::new_zeroed()
     }
+}
+
+/// Returns the most blocks of a plain write that the device leaves whole wherever it begins,
+/// zero-based (NAWUN and NAWUPF, NVM 2.1.4). The worst place is the last block of a physical block.
+/// Other devices give one block.
+fn whole_blocks(config: &Namespace) -> u16 {
+    let geometry = &config.geometry;
+    let physical = geometry.physical_block_bytes.max(BLOCK_BYTES as u32) / BLOCK_BYTES as u32;
+    let whole = geometry.atomic_blocks_max / physical;
+    if !geometry.writes_whole || whole == 0 {
+        return 0;
+    }
+    let bytes = ((whole - 1) * physical + 1) * BLOCK_BYTES as u32;
+    let bytes = bytes.min(REQUEST_BYTES_MAX as u32);
+    (bytes / config.block_bytes).saturating_sub(1).min(u16::MAX.into()) as u16
 }
 
 /// Returns the Identify Namespace structure for all command sets (Base 5.17.2.8).

@@ -13,6 +13,7 @@ use super::config::{
     Referral, Refusal, Subsystem,
 };
 use super::counts::Sum;
+use super::psk::TlsKey;
 use super::record::Association;
 
 /// The sizes in bytes of the text fields in Identify Controller.
@@ -190,6 +191,12 @@ impl Inventory {
     /// Returns `true` if a host has a key, and so has to authenticate.
     pub(super) fn has_key(&self, nqn: &Nqn) -> bool {
         self.hosts.get(nqn).is_some_and(|known| known.key.is_some())
+    }
+
+    /// Returns the keys from which those of a host for TLS are derived, the current one first.
+    pub(super) fn tls_keys(&self, nqn: &Nqn) -> impl Iterator<Item = &TlsKey> {
+        let known = self.hosts.get(nqn);
+        known.into_iter().flat_map(|known| known.tls_key.iter().chain(&known.former_tls_key))
     }
 
     /// Adds or replaces a host's entry, which has its tenant and keys.

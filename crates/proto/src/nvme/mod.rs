@@ -59,9 +59,11 @@ mod link;
 mod logs;
 mod mail;
 mod migration;
+mod nqn;
 pub mod psk;
 mod queue;
 mod record;
+mod refusal;
 mod report;
 mod reservation;
 mod reservation_commands;
@@ -73,13 +75,13 @@ pub use binding::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};
 pub(crate) use call::PAYLOAD_BYTES_MAX;
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
-    Nqn, Port, PortId, Referral, Refusal, Subsystem,
+    Nqn, Port, PortId, Referral, Refusal, Security, Subsystem,
 };
 pub use counts::Sum;
 pub use entrance::{Busy, Environment};
 pub use export::{ExportError, Held};
 pub use exported::{EXPORT_QUEUES_MAX, ExportedController};
-pub use fabric::Fabric;
+pub use fabric::{Fabric, psks};
 pub use fences::Withdrawal;
 pub use import::ImportError;
 pub use queue::Queue;

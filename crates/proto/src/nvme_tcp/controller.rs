@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use contract::{
-    Command, ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, Movable, Reply,
-    Request, Session, Slot, Speaks, Status, Tag, TenantId,
+    Command, ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, Movable, Opening,
+    Reply, Request, Session, Slot, Speaks, Status, Tag, TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -21,6 +21,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::encode::{self, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, WorkerFabric};
+use crate::nvme::psk::TlsIdentity;
 use crate::nvme::{Answer, Busy, Fused, Io, PortId, Queue, Step};
 
 use exchanges::{Data, Exchange, Exchanges, Own};
@@ -48,6 +49,8 @@ struct Peer {
     address: Option<IpAddr>,
     /// `true` if the peer may have a queue; otherwise its Connect is refused.
     is_let_in: bool,
+    /// The names for which the peer has proven a key of TLS; `None` without TLS.
+    identity: Option<Box<TlsIdentity>>,
 }
 
 /// The queue of a migrated session, until its controller knows the session's new connection.
@@ -161,7 +164,7 @@ impl ControllerSession {
     pub fn new(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
         ControllerSession {
             desk,
-            peer: Peer { port, conn, address: None, is_let_in: true },
+            peer: Peer { port, conn, address: None, is_let_in: true, identity: None },
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
             style: Style::PLAIN,
@@ -189,6 +192,15 @@ impl ControllerSession {
     /// Sets the peer's address, by which failed authentications are counted.
     pub fn from_address(mut self, address: IpAddr) -> Self {
         self.peer.address = Some(address);
+        self
+    }
+
+    /// Sets what a connection over TLS began with: the identity of the peer's key. The peer has to
+    /// connect by the names in it.
+    pub fn after(mut self, opening: &Opening) -> Self {
+        let identity = TlsIdentity::parse(&opening.heard);
+        self.peer.is_let_in &= identity.is_some();
+        self.peer.identity = identity.map(Box::new);
         self
     }
 

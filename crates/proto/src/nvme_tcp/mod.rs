@@ -6,7 +6,8 @@
 //! adds what a host needs for reading and writing. No session keeps a lent buffer: it copies an
 //! incomplete header, and passes data through as it came.
 //!
-//! Deliberately left out: the meaning of commands, which [`nvme`](crate::nvme) has, and TLS.
+//! Deliberately left out: the meaning of commands, which [`nvme`](crate::nvme) has, and TLS, of
+//! which a session learns the [identity](ControllerSession::after) alone.
 
 mod controller;
 mod encode;

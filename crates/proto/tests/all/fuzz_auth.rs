@@ -67,6 +67,8 @@ fn configured(hash: Hash, group: Group) -> Config {
         key: Some(secret(1)),
         former_key: None,
         controller_key: Some(secret(2)),
+        tls_key: None,
+        former_tls_key: None,
         methods: None,
     }];
     config

@@ -73,7 +73,8 @@ fn identities_stand_damage() {
         assert!(found < 3);
         marks.insert(match found {
             0 => "unknown",
-            _ if parsed == who => "right",
+            // Identities of version 0 have no digest: they fit every key of the host they name.
+            _ if parsed == who || identity.starts_with(b"NVMe0") => "right",
             _ => panic!("a key was found under an identity that was not made for it"),
         });
     });

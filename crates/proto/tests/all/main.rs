@@ -30,6 +30,7 @@ mod nvme_moves;
 mod nvme_reservations;
 mod nvme_tcp_hostile;
 mod nvme_tcp_pair;
+mod nvme_tls;
 mod reflex_documents;
 mod reflex_example;
 mod reflex_streams;

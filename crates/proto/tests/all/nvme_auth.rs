@@ -48,6 +48,8 @@ fn with_keys() -> Config {
         former_key: None,
         controller_key: Some(secret(2)),
         methods: None,
+        tls_key: None,
+        former_tls_key: None,
     }];
     config
 }
@@ -307,6 +309,8 @@ fn keys_change_live() {
         former_key: None,
         controller_key: None,
         methods: None,
+        tls_key: None,
+        former_tls_key: None,
     };
     fabric.set_host(known(Some(secret(9)))).unwrap();
     let mut own = unproven(&fabric);
@@ -330,6 +334,8 @@ fn the_key_before_goes_on_while_keys_are_changed() {
         former_key,
         controller_key: None,
         methods: None,
+        tls_key: None,
+        former_tls_key: None,
     };
     let outcome_of = |key| {
         let plan = Plan { key, ..plan(Hash::Sha256, Group::Null) };

@@ -128,6 +128,7 @@ fn a_host_comes_up_as_linux_does() {
     let ns: IdentifyNamespace = read(&host.identify(IdentifyCns::NAMESPACE, 2).unwrap());
     assert_eq!((ns.size.get(), ns.lba_formats[0].data_shift), (4096, 9));
     assert_eq!(ns.write_granularity.get(), 7);
+    assert_eq!((ns.atomic_blocks.get(), ns.atomic_blocks_power_fail.get()), (0, 0));
     let common: IdentifyNamespaceCommon =
         read(&host.identify(IdentifyCns::NAMESPACE_COMMON, 2).unwrap());
     assert_eq!((common.state, common.ana_group.get()), (1, 1));

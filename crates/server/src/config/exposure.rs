@@ -12,8 +12,7 @@ const READ_BY_ALL: u32 = 0o004;
 /// `None` if it has neither.
 fn secrets(config: &Config) -> Option<&'static str> {
     let has_token = config.access.iter().any(|rule| rule.token.is_some());
-    let has_key =
-        config.host.iter().any(|host| host.key.is_some() || host.controller_key.is_some());
+    let has_key = config.host.iter().any(|host| host.secrets().into_iter().any(Option::is_some));
     let names_files = config.admin.key.is_some() || config.admin.tokens.is_some();
     [
         (has_key, "the keys of hosts"),

@@ -6,7 +6,8 @@ use qos::WORKERS_MAX;
 use super::ranges;
 
 /// The keys of configuration files whose values are secret.
-const SECRETS: [&str; 4] = ["token", "key", "former_key", "controller_key"];
+const SECRETS: [&str; 6] =
+    ["token", "key", "former_key", "controller_key", "tls_key", "former_tls_key"];
 
 /// Returns the message for a parser's error. `names` are the table and the key that the error is
 /// about, each empty if unknown.

@@ -25,6 +25,7 @@ use super::reconciler::Reconciler;
 use super::world::World;
 use super::{Changes, Inner, subsystems};
 use crate::config::Config;
+use crate::host_keys::HostKeys;
 use crate::listen::{ListenAt, NUMBER_MAX};
 use crate::tenancy;
 
@@ -247,7 +248,8 @@ impl Listeners<'_> {
         check_lead(&at, |number| named.contains(&number))?;
         tenancy::make_default(&at, config, &self.0.ground.tenants).map_err(invalid)?;
         let lead = tenancy::lead(&at, &self.0.ground.tenants.registry()).map_err(invalid)?;
-        let bound = at.bind(&self.0.ground.tcp, self.0.ground.workers);
+        let ground = &self.0.ground;
+        let bound = at.bind(&ground.tcp, ground.workers, &HostKeys(ground.fabric.clone()));
         let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
         let open = Open::of(&listener, at);
         Ok(Bound { open, lead, listener })

@@ -53,7 +53,11 @@ impl Namespaces<'_> {
             let number = vacant(inner)?;
             let first = self.find_room(world, device, blocks)?;
             let place = Namespace { device, first, blocks, read_only: wanted.read_only };
-            let (name, uuid) = (wanted.name.clone(), Some(io::random_uuid()));
+            let uuid = match &wanted.uuid {
+                Some(text) => free_uuid(world, text)?,
+                None => io::random_uuid(),
+            };
+            let (name, uuid) = (wanted.name.clone(), Some(uuid));
             self.set(world, changes, &Space { number, name, uuid, file: None, place });
             if let Some(nqns) = &wanted.subsystems {
                 export(world, changes, number, nqns)?;
@@ -70,9 +74,19 @@ impl Namespaces<'_> {
         name: &str,
         how: RemoveNamespace,
     ) -> Result<(), Problem> {
+        let mut freed = None;
         self.0.change(inner, |inner, changes| {
             let world = &inner.world;
             let space = find(world, name)?;
+            if how.discard {
+                if inner.store.is_none() {
+                    let message = "the server keeps no state, so the namespace would be back after a \
+                                   restart, without its data; start it with --state";
+                    return Err(invalid(message.to_owned()));
+                }
+                self.check_lone(world, space)?;
+                freed = Some(space.place);
+            }
             let leads = inner.open.iter().map(|open| &open.at).find(|at| {
                 at.protocol != Protocol::NvmeTcp && at.namespace == space.number
             });
@@ -98,6 +112,45 @@ impl Namespaces<'_> {
             Ok(Vec::new())
         })?;
         tracing::info!(namespace = name, "namespace removed");
+        freed.map_or(Ok(()), |place| self.give_back(name, &place))
+    }
+
+    /// Checks that the space of a namespace can be given back: no other namespace has a block of
+    /// it, it is no file of a file system, and its device has space to give back.
+    fn check_lone(&self, world: &World, space: &Space) -> Result<(), Problem> {
+        if space.file.is_some() {
+            let message =
+                "it is a file of a file system, which has the space: remove the file there";
+            return Err(invalid(message.to_owned()));
+        }
+        let place = &space.place;
+        let shares = |other: &&Space| {
+            other.number != space.number
+                && other.place.device == place.device
+                && other.place.first < space.end()
+                && place.first < other.end()
+        };
+        if let Some(other) = world.spaces.iter().find(shares) {
+            let message = format!("namespace {:?} has blocks of it, too; they stay", other.name);
+            return Err(Problem::new(Code::InUse, message));
+        }
+        let volume = self.0.ground.places.get(place.device).expect("a namespace is on it");
+        volume.check_gives_back().map_err(invalid)
+    }
+
+    /// Gives the space of a removed namespace back. The removal is stored, and no request of the
+    /// namespace may be at the device any more.
+    fn give_back(&self, name: &str, place: &Namespace) -> Result<(), Problem> {
+        let failed = |code, why: &str| {
+            Problem::new(code, format!("{name} is removed, and its blocks stay as they are: {why}"))
+        };
+        if !self.0.settle() {
+            return Err(failed(Code::TimeOut, "requests of it are still at the device"));
+        }
+        let volume = self.0.ground.places.get(place.device).expect("a namespace was on it");
+        let given = volume.give_back(place.first, place.blocks);
+        given.map_err(|why| failed(Code::Internal, &why))?;
+        tracing::info!(namespace = name, blocks = place.blocks, "its space was given back");
         Ok(())
     }
 
@@ -165,6 +218,19 @@ pub(super) fn check_free(world: &World, name: &str) -> Result<(), Problem> {
             Err(Problem::new(Code::Taken, message))
         }
     }
+}
+
+/// Returns the UUID of a text, which no namespace has, neither as its own nor in a subsystem.
+///
+/// # Errors
+/// The text is no UUID, or a namespace has it.
+fn free_uuid(world: &World, text: &str) -> Result<[u8; 16], Problem> {
+    let uuid = spec::Namespace::parse_uuid(text).map_err(|(_, error)| invalid(error))?;
+    if !world.has_uuid(uuid) {
+        return Ok(uuid);
+    }
+    let text = spec::Namespace::uuid_text(&uuid);
+    Err(Problem::new(Code::Taken, format!("uuid {text} is that of another namespace")))
 }
 
 pub(super) fn invalid(error: String) -> Problem {
@@ -320,6 +386,7 @@ fn told(exported: &ByNumber, space: &Space, device: String) -> admin::NamespaceS
         offset: space.place.first * BLOCK_BYTES as u64,
         bytes: space.place.blocks * BLOCK_BYTES as u64,
         read_only: space.place.read_only,
+        uuid: space.uuid.as_ref().map(spec::Namespace::uuid_text),
         subsystems: subsystems.collect(),
     }
 }

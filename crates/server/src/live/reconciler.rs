@@ -209,7 +209,7 @@ impl Reconciler {
     }
 
     /// Waits until no device has a request that a change forbids. Returns `false` after a time-out.
-    fn settle(&self) -> bool {
+    pub(super) fn settle(&self) -> bool {
         self.wait_until(|| !self.has_older() && self.ground.tenants.registry().is_placed())
     }
 

@@ -28,7 +28,8 @@ const TABLES: [(&str, &str, &str); 7] = [
 ];
 
 /// The keys, in any table of a document, whose values are secret and never shown.
-const SECRETS: [&str; 4] = ["key", "former_key", "controller_key", "token"];
+const SECRETS: [&str; 6] =
+    ["key", "former_key", "controller_key", "tls_key", "former_tls_key", "token"];
 
 /// The set-up of a server: what changes while a server runs, and the tables in which a document has
 /// it.
@@ -204,17 +205,15 @@ impl Setup {
         let mut all = self.config.host.clone();
         for host in all.iter_mut().filter(|host| hides(host)) {
             let known = now.host.iter().find(|known| known.nqn == host.nqn);
-            for (key, own) in [
-                (&mut host.key, known.and_then(|known| known.key.as_ref())),
-                (&mut host.former_key, known.and_then(|known| known.former_key.as_ref())),
-                (&mut host.controller_key, known.and_then(|known| known.controller_key.as_ref())),
-            ] {
+            let known = known.map_or([&None; 5], Host::secrets);
+            let name = host.nqn.clone();
+            for (key, own) in host.secrets_mut().into_iter().zip(known) {
                 if key.as_ref().is_some_and(is_hidden) {
-                    *key = Some(own.cloned().ok_or_else(|| {
+                    *key = Some(own.clone().ok_or_else(|| {
                         format!(
                             "host {}: the document hides its key, and the server has none; export with \
                              --config as the server's user, or write the key into the document",
-                            host.nqn
+                            name
                         )
                     })?);
                 }
@@ -343,7 +342,7 @@ fn is_hidden(secret: &Secret) -> bool {
 }
 
 fn hides(host: &Host) -> bool {
-    host.key.iter().chain(&host.former_key).chain(&host.controller_key).any(is_hidden)
+    host.secrets().into_iter().flatten().any(is_hidden)
 }
 
 /// Returns the entries of a table, each with the key by which it is known: a number to sort by, and

@@ -1,7 +1,8 @@
 //! Subsystems, hosts and how listeners lead to namespaces, changed while hosts are connected.
 
 use control::admin::{
-    self, Ana, Code, Contained, Controller, HostPatch, NewSubsystem, Problem, SubsystemPatch,
+    self, Ana, Code, Contained, Controller, HostPatch, KeyState, NewSubsystem, Problem,
+    SubsystemPatch,
 };
 use proto::nvme::{ControllerInfo, Kind};
 
@@ -106,7 +107,8 @@ impl Subsystems<'_> {
                 check([&nqn.to_owned()])?;
             }
             let host = known.unwrap_or_else(|| spec::Host::of_name(nqn.to_owned()));
-            let HostPatch { key, controller_key, tenant, overlap, hashes, groups } = to;
+            let HostPatch { key, controller_key, tenant, overlap, .. } = to;
+            let HostPatch { hashes, groups, tls_key, tls_overlap, .. } = to;
             let (mut host, mut key) = (host, key.as_deref());
             if *overlap == Some(true) {
                 let told = host.overlapping(key.take().unwrap_or_default());
@@ -115,6 +117,13 @@ impl Subsystems<'_> {
             let mut host = host.with(key, controller_key.as_deref(), tenant.as_deref());
             host = host.with_methods(hashes.clone(), groups.clone());
             host.former_key.take_if(|_| *overlap == Some(false));
+            let told = match (tls_key.as_deref(), *tls_overlap) {
+                (None, Some(true)) => Err("an overlap needs a new key".to_owned()),
+                (None, _) => Ok(host),
+                (Some(key), overlap) => host.with_tls_key(key, overlap == Some(true)),
+            };
+            let mut host = told.map_err(|why| Problem::new(Code::Invalid, why))?;
+            host.former_tls_key.take_if(|_| *tls_overlap == Some(false));
             now = Some(told_host(&host));
             changes.hosts.insert(nqn.to_owned(), Some(host));
             Ok(Vec::new())
@@ -263,5 +272,10 @@ fn told_host(host: &spec::Host) -> admin::HostStatus {
         has_controller_key: host.controller_key.is_some(),
         hashes: host.hashes.clone(),
         groups: host.groups.clone(),
+        tls_key: match (&host.tls_key, &host.former_tls_key) {
+            (None, _) => KeyState::None,
+            (Some(_), None) => KeyState::Known,
+            (Some(_), Some(_)) => KeyState::Overlaps,
+        },
     }
 }

@@ -127,6 +127,7 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
         bytes: 1 << 20,
         device: None,
         read_only: false,
+        uuid: None,
         subsystems: None,
     };
     let busy = |done: Result<(), Problem>| {
@@ -210,6 +211,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
         bytes: 1 << 20,
         device: None,
         read_only: false,
+        uuid: None,
         subsystems: None,
     };
     let made = power::set_fault(Fault::None);

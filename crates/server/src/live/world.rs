@@ -73,6 +73,15 @@ impl World {
         Some(namespace.identifiers.uuid)
     }
 
+    /// Returns `true` if a namespace has this UUID, as its own or as one that follows from a
+    /// subsystem.
+    pub(super) fn has_uuid(&self, uuid: [u8; 16]) -> bool {
+        let subsystems = self.nvme.iter().flat_map(|nvme| &nvme.subsystems);
+        let mut derived = subsystems.flat_map(|one| &one.namespaces);
+        self.spaces.iter().any(|space| space.uuid == Some(uuid))
+            || derived.any(|one| one.identifiers.uuid == uuid)
+    }
+
     /// Creates the NVMe fabric of this state, which must have an NVMe listener.
     pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");

@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_name = "SPEC")]
     pub(super) device: Vec<String>,
     /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE],
-    /// nvme-tcp://HOST:PORT, nbd://HOST:PORT or nbd+unix:PATH; with TLS
+    /// nvme-tcp://HOST:PORT[?tls=required], nbd://HOST:PORT or nbd+unix:PATH; with TLS
     /// reflexs://HOST:PORT?certificate=FILE&key=FILE, or nbds:// likewise; in packets
     /// reflex+udp://HOST:PORT[?key=FILE], in frames of Ethernet reflex+eth://INTERFACE?key=FILE;
     /// repeatable

@@ -12,6 +12,7 @@ use io::{Endpoint, Listener, TcpOptions};
 
 use super::args::Args;
 use crate::admin::{self, Crew, Office, Opened};
+use crate::host_keys::HostKeys;
 use crate::listen::ListenAt;
 use crate::live::Open;
 use crate::upgrade::{Inherited, Role, Socket, Successor, open_socket, socket_path};
@@ -36,7 +37,7 @@ impl Doors {
     /// passed, or this process before it started anew.
     pub(super) fn bind(
         listen_at: &[ListenAt],
-        (tcp, workers): (&TcpOptions, usize),
+        (tcp, workers, keys): (&TcpOptions, usize, &HostKeys),
         mut successor: Option<&mut Successor>,
     ) -> Result<Doors, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,8 +47,10 @@ impl Doors {
                 Some(successor) => successor.listener(at)?,
                 None => inherited.listener(at)?,
             };
-            let mut listener =
-                passed.map_or_else(|| at.bind(tcp, workers), |listener| at.secure(listener))?;
+            let mut listener = match passed {
+                None => at.bind(tcp, workers, keys),
+                Some(listener) => at.secure(listener, keys),
+            }?;
             listener.widen(workers).map_err(|error| error.to_string())?;
             if let Some(warning) = at.exposure(listener.endpoint()) {
                 tracing::warn!("{warning}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use contract::{Geometry, Instant, ListenerId, NamespaceId, REQUEST_BYTES_MAX, TenantId};
 use proto::nvme::{
     Config, Environment, Fabric, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
-    Subsystem,
+    Security, Subsystem,
 };
 use wire::nvme::AddressFamily;
 
@@ -66,6 +66,7 @@ impl Controllers {
                 physical_block_bytes: 512,
                 atomic_blocks_max: (REQUEST_BYTES_MAX / 512) as u32,
                 commit_pages_max: 0,
+                writes_whole: false,
                 volatile_cache: true,
                 read_only: false,
             },
@@ -86,6 +87,7 @@ impl Controllers {
             must_authenticate: false,
         };
         let port = Port {
+            security: Security::None,
             id: PORT,
             family: AddressFamily::IPV4,
             address: "10.1.0.0".to_owned(),
@@ -98,6 +100,8 @@ impl Controllers {
             former_key: None,
             controller_key: None,
             methods: None,
+            tls_key: None,
+            former_tls_key: None,
         };
         let config = Config {
             workers: workers as u16,

@@ -134,7 +134,10 @@ fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
     assert_eq!((&lines[3]["before"], &lines[3]["after"]), (&mib(1), &mib(2)));
     assert_eq!(lines[4]["after"]["has_key"], true);
     // The same key again is told as well; which one it is, never.
-    assert_eq!(lines[5]["after"], json!({ "key_given": true, "controller_key_given": false }));
+    let given = json!({
+        "key_given": true, "controller_key_given": false, "tls_key_given": false
+    });
+    assert_eq!(lines[5]["after"], given);
     assert_eq!(lines[7]["who"], json!({ "signal": "SIGHUP" }));
     let text = std::fs::read_to_string(audited.path("audit.log")).unwrap();
     assert!(!(text + &audited.server.log()).contains(&KEY[10..30]));

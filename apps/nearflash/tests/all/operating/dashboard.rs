@@ -499,6 +499,10 @@ fn what_if_says_what_would_have_to_give(site: &Site, browser: &Browser) {
             form.requestSubmit()"
         ));
     };
+    browser.await_true(
+        "an answer to its own suggestion",
+        "document.querySelector('#check-answer[data-tone=good]')",
+    );
     fill(40_000, 500);
     browser.await_true("a yes", "document.querySelector('#check-answer[data-tone=good]')");
     browser.await_text("#check-answer", "needs 500 tokens/s");

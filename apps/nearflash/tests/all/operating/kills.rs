@@ -275,7 +275,8 @@ impl Change {
             Change::AddNamespace(name, bytes) => {
                 let (name, bytes, subsystems) = (name.clone(), *bytes, Some(Vec::new()));
                 let device = Some("disk".to_owned());
-                let new = NewNamespace { name, bytes, device, read_only: false, subsystems };
+                let (read_only, uuid) = (false, None);
+                let new = NewNamespace { name, bytes, device, read_only, uuid, subsystems };
                 client.send(&new).map(drop)
             }
             Change::ResizeNamespace(name, bytes) => {

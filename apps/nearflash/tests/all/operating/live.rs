@@ -377,6 +377,7 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
         bytes: 1 << 20,
         device: None,
         read_only: false,
+        uuid: None,
         subsystems: None,
     };
     kill_at_random(

@@ -192,6 +192,7 @@ fn what_is_changed_live_stays_a_file_and_further_files_come_by_a_reload() {
         bytes: 1 << 20,
         device: Some("d".to_owned()),
         read_only: false,
+        uuid: None,
         subsystems: None,
     };
     let said = client.send(&range).unwrap_err().to_string();

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::support::{Answer, Dice, Launch, PATIENCE, Server, V2, complaint, nearflash, pattern};
-use crate::support::{faultless, verifying, wait_until};
+use crate::support::{NvmeQueue, SUBSYSTEM, faultless, subsystem, verifying, wait_until};
 use contract::{Command, Range, Status};
+use wire::nvme::{IdentifyCns, IdentifyNamespace};
+use zerocopy::FromBytes;
 
 /// Number of blocks of each request, which begins and ends within pages.
 const BLOCKS: u32 = 19;
@@ -163,6 +165,32 @@ fn a_load_that_overwrites_the_volume_many_times_is_verified() {
     std::thread::sleep(std::time::Duration::from_secs(4));
     faultless(load);
     assert_eq!(client.call(Command::Flush, &[]).0, Status::Ok);
+}
+
+#[test]
+fn hosts_are_told_how_large_a_write_stays_whole() {
+    let told = |device: &str| {
+        let text = format!(
+            "[[device]]\nname = \"d\"\nspec = \"{device}\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n{}",
+            subsystem()
+        );
+        let server = Launch::config(&text).start();
+        let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+        let data = host.identify(IdentifyCns::NAMESPACE, 1).unwrap();
+        let (namespace, _) = IdentifyNamespace::read_from_prefix(&data).unwrap();
+        assert_eq!(namespace.features & 1 << 1, 1 << 1, "the namespace has units of its own");
+        let boundaries = (namespace.atomic_boundary, namespace.atomic_boundary_power_fail);
+        assert_eq!((boundaries.0.get(), boundaries.1.get()), (0, 0));
+        let controller = host.identify(IdentifyCns::CONTROLLER, 0).unwrap();
+        assert_eq!(controller[526..530], [0; 4], "AWUN and AWUPF hold for all namespaces");
+        (namespace.atomic_blocks.get(), namespace.atomic_blocks_power_fail.get())
+    };
+    // Zero-based: 255 pages and a block, wherever they begin.
+    assert_eq!(told("ftl:mem:1GiB"), (255 * 8, 255 * 8));
+    // A batch of a segment of 64 pages has 62.
+    assert_eq!(told("ftl:mem:64MiB?ftl.segment=256KiB"), (61 * 8, 61 * 8));
+    assert_eq!(told("mem:64MiB"), (0, 0));
 }
 
 /// Checks that a promise with writes includes the garbage collection that the writes may cause.

@@ -233,7 +233,7 @@ impl NvmeQueue {
         self.call(&entry, 0, data).map(drop)
     }
 
-    fn identify(&mut self, cns: IdentifyCns, nsid: u32) -> Result<Vec<u8>, Status> {
+    pub(crate) fn identify(&mut self, cns: IdentifyCns, nsid: u32) -> Result<Vec<u8>, Status> {
         let mut entry = Submission::new(AdminOpcode::IDENTIFY.0, 0, nsid);
         entry.dword10 = u32::from(cns.0).into();
         entry.data = SglDescriptor::transport(4096);

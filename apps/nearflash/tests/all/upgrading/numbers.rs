@@ -17,6 +17,7 @@ fn add(place: &Place, name: &str) -> NamespaceStatus {
         bytes: BYTES,
         device: None,
         read_only: false,
+        uuid: None,
         subsystems: None,
     };
     place.client().send(&new).unwrap()

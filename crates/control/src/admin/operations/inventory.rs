@@ -70,12 +70,14 @@ struct Noted {
     host: HostStatus,
     key_given: bool,
     controller_key_given: bool,
+    tls_key_given: bool,
 }
 
 pub(super) fn set_host(call: &Call, to: &HostPatch) -> Result<HostStatus, Problem> {
     let host = call.change(Inventory::host, |inventory, nqn| inventory.set_host(nqn, to))?;
     let (key_given, controller_key_given) = (to.key.is_some(), to.controller_key.is_some());
-    call.note.after(&Noted { host: host.clone(), key_given, controller_key_given });
+    let (host_now, tls_key_given) = (host.clone(), to.tls_key.is_some());
+    call.note.after(&Noted { host: host_now, key_given, controller_key_given, tls_key_given });
     Ok(host)
 }
 

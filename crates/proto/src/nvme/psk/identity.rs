@@ -2,8 +2,12 @@
 
 use core::fmt;
 
+use wire::nvme::ConnectData;
+use zerocopy::FromBytes;
+
 use super::super::auth::Hash;
-use super::super::config::Nqn;
+use super::super::nqn::Nqn;
+use super::super::refusal::Refusal;
 
 /// Maximum length of an identity in bytes: two names, the digest of a version 1 identity, and what
 /// stands between.
@@ -40,6 +44,14 @@ pub struct TlsIdentity {
 }
 
 impl TlsIdentity {
+    /// Wraps the names of a host and a subsystem.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Name`] if one of them is no qualified name.
+    pub fn new(host: &str, subsystem: &str) -> Result<TlsIdentity, Refusal> {
+        Ok(TlsIdentity { host: Nqn::new(host)?, subsystem: Nqn::new(subsystem)? })
+    }
+
     /// Parses an identity as a peer sent it; `None` if it is not one of a retained key. The digest
     /// is not checked: [`TlsKey::psks`](super::TlsKey::psks) compares whole identities.
     pub fn parse(identity: &[u8]) -> Option<TlsIdentity> {
@@ -56,8 +68,26 @@ impl TlsIdentity {
         if digest.is_some() != has_digest || none.is_some() {
             return None;
         }
-        Some(TlsIdentity { host: Nqn::new(host?).ok()?, subsystem: Nqn::new(subsystem?).ok()? })
+        TlsIdentity::new(host?, subsystem?).ok()
     }
+
+    /// Returns the name in the data of a Connect that is not the identity's; `None` if both are.
+    pub(crate) fn differs_from(&self, payload: &[u8]) -> Option<Differs> {
+        // Data that is not of a Connect is refused as such.
+        let connect = ConnectData::ref_from_bytes(payload).ok()?;
+        if Nqn::from_field(&connect.host_nqn).as_ref() != Some(&self.host) {
+            return Some(Differs::Host);
+        }
+        let subsystem = Nqn::from_field(&connect.subsystem_nqn);
+        (subsystem.as_ref() != Some(&self.subsystem)).then_some(Differs::Subsystem)
+    }
+}
+
+/// The name in a Connect that is not the name in the identity of its connection's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Differs {
+    Host,
+    Subsystem,
 }
 
 /// The beginning of an identity: its version, and the hash of its key.
@@ -73,6 +103,7 @@ impl fmt::Display for Kind {
 mod tests {
     use super::*;
     use alloc::format;
+    use zerocopy::{FromZeros, IntoBytes};
 
     #[test]
     fn identities_of_both_versions_are_parsed() {
@@ -99,5 +130,21 @@ mod tests {
         assert_eq!(TlsIdentity::parse(&[0xff; 20]), None);
         let long = format!("NVMe1R01 nqn.a nqn.b {}", "d".repeat(600));
         assert_eq!(TlsIdentity::parse(long.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_connect_for_others_is_told() {
+        let identity = TlsIdentity::parse(b"NVMe0R01 nqn.a nqn.b").unwrap();
+        let connect = |host: &str, subsystem: &str| {
+            let mut data = ConnectData::new_zeroed();
+            data.host_nqn[..host.len()].copy_from_slice(host.as_bytes());
+            data.subsystem_nqn[..subsystem.len()].copy_from_slice(subsystem.as_bytes());
+            identity.differs_from(data.as_bytes())
+        };
+        assert_eq!(connect("nqn.a", "nqn.b"), None);
+        assert_eq!(connect("nqn.c", "nqn.b"), Some(Differs::Host));
+        assert_eq!(connect("", "nqn.b"), Some(Differs::Host));
+        assert_eq!(connect("nqn.a", "nqn.c"), Some(Differs::Subsystem));
+        assert_eq!(identity.differs_from(&[0; 3]), None);
     }
 }

@@ -8,5 +8,6 @@ mod derive;
 mod identity;
 mod key;
 
+pub(crate) use identity::Differs;
 pub use identity::TlsIdentity;
 pub use key::{Offer, TlsKey, TlsKeyError};

@@ -3,16 +3,18 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 
 use contract::{Command, Fatal, Instant, Range, Status};
 use wire::nvme::{
-    CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind,
-    Status as NvmeStatus, Submission,
+    CONNECT_DISABLE_FLOW_CONTROL, CommandId, ConnectCommand, ConnectData, FABRICS_OPCODE,
+    FabricsKind, Status as NvmeStatus, Submission,
 };
 
 use super::super::framer::Broken;
 use super::exchanges::{Data, Exchange, Own};
 use super::{ControllerSession, Pending, Phase, carries, request};
+use crate::nvme::psk::Differs;
 use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 
 /// The outcome of an attempt to carry out a command of the controller itself.
@@ -129,6 +131,12 @@ impl ControllerSession {
             self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
             return Executed::Last;
         }
+        let identity = self.peer.identity.as_deref();
+        if let Some(differs) = identity.and_then(|who| who.differs_from(&own.payload)) {
+            let answer = refuse_other(own.entry.cid.get(), differs);
+            self.answer(answer, &[]);
+            return Executed::Last;
+        }
         let from = (self.peer.conn, self.peer.address);
         let connected = self.desk.connect(self.peer.port, from, &own.entry, &own.payload, now);
         let Ok(connected) = connected else { return Executed::Busy };
@@ -180,6 +188,18 @@ impl ControllerSession {
             }
         }
         Ok(())
+    }
+}
+
+/// Returns the answer to a Connect by a name for which the host has proven no key of TLS.
+fn refuse_other(cid: CommandId, differs: Differs) -> Answer {
+    match differs {
+        Differs::Host => Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()),
+        Differs::Subsystem => {
+            let (at, status) =
+                (offset_of!(ConnectData, subsystem_nqn), NvmeStatus::CONNECT_INVALID);
+            Answer { cid, status: status.dnr(), result: at as u64 | 1 << 16 }
+        }
     }
 }
 

@@ -45,14 +45,16 @@ const NO_QUEUE: u64 = 0;
 
 impl ControllerSession {
     /// Returns `true` if the session can be serialized now: it has nothing to send, and no command
-    /// to carry out now.
+    /// to carry out now. Before its Connect, a session over TLS stays where it is, as its identity is
+    /// not serialized.
     pub(super) fn is_at_ease(&self) -> bool {
         let is_done = self.phase == Phase::Over || self.own.parting.is_some();
         let has_work =
             !self.own.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
         let is_blocked = self.own.blocked.is_some() || self.arriving.is_unsettled;
         let is_heard = self.outbox.len() == 0 && !self.desk.has_mail(self.peer.conn);
-        !is_done && !has_work && !is_blocked && is_heard
+        let is_bound = self.queue.is_some() || self.peer.identity.is_none();
+        !is_done && !has_work && !is_blocked && is_heard && is_bound
     }
 
     /// Serializes the session, and detaches its queue. Returns `None`, without a change, if another
@@ -110,7 +112,7 @@ impl ControllerSession {
         let mut session = take_session(input, desk).ok()?;
         let number = (number != NO_QUEUE).then_some(number);
         session.arriving = Arriving { number, is_foreign, is_unsettled: false };
-        (input.0.is_empty() && session.is_sound()).then_some(session)
+        (input.0.is_empty() && is_sound(&session)).then_some(session)
     }
 
     /// Ends the queue of a serialized session whose connection is lost; ignores other protocols.
@@ -188,35 +190,6 @@ impl ControllerSession {
         }
     }
 
-    /// Returns `true` if the parts of the session agree with each other.
-    fn is_sound(&self) -> bool {
-        let alignment = self.style.alignment;
-        let aligned = alignment > 0
-            && alignment.is_multiple_of(4)
-            && self.style.data_offset(size_of::<DataHead>()) <= DATA_OFFSET_SERVED_MAX;
-        let sized = self.exchanges.most() <= PLACES_MAX
-            && self.exchanges.all().len() <= self.exchanges.most();
-        let places = 0..self.exchanges.all().len();
-        let is_compare =
-            |place: &usize| matches!(self.exchanges.all()[*place], Exchange::Compare(_));
-        let compare = places.clone().filter(is_compare).collect::<Vec<_>>();
-        let compares =
-            compare == self.exchanges.compare().map(usize::from).into_iter().collect::<Vec<_>>();
-        let plain = |request: &Request| {
-            let bytes = request.command.payload_bytes();
-            self.exchanges.io_at(request.tag).is_some() && request.payload_bytes == bytes
-        };
-        let pending = self.pending.iter().all(|pending| match pending {
-            Pending::Request(request) | Pending::Awaited(request) => plain(request),
-            _ => true,
-        });
-        aligned
-            && sized
-            && compares
-            && pending
-            && places.into_iter().all(|at| is_sound_at(self, at))
-    }
-
     /// Returns `true` if these requests, which moved along with their connection, are exactly those
     /// that the session has to answer.
     pub fn answers(&self, requests: impl Iterator<Item = Tag>) -> bool {
@@ -240,6 +213,31 @@ impl ControllerSession {
         };
         self.exchanges.all().iter().enumerate().map(expected).eq(counts)
     }
+}
+
+/// Returns `true` if the parts of the session agree with each other.
+fn is_sound(session: &ControllerSession) -> bool {
+    let alignment = session.style.alignment;
+    let aligned = alignment > 0
+        && alignment.is_multiple_of(4)
+        && session.style.data_offset(size_of::<DataHead>()) <= DATA_OFFSET_SERVED_MAX;
+    let sized = session.exchanges.most() <= PLACES_MAX
+        && session.exchanges.all().len() <= session.exchanges.most();
+    let places = 0..session.exchanges.all().len();
+    let is_compare =
+        |place: &usize| matches!(session.exchanges.all()[*place], Exchange::Compare(_));
+    let compare = places.clone().filter(is_compare).collect::<Vec<_>>();
+    let compares =
+        compare == session.exchanges.compare().map(usize::from).into_iter().collect::<Vec<_>>();
+    let plain = |request: &Request| {
+        let bytes = request.command.payload_bytes();
+        session.exchanges.io_at(request.tag).is_some() && request.payload_bytes == bytes
+    };
+    let pending = session.pending.iter().all(|pending| match pending {
+        Pending::Request(request) | Pending::Awaited(request) => plain(request),
+        _ => true,
+    });
+    aligned && sized && compares && pending && places.into_iter().all(|at| is_sound_at(session, at))
 }
 
 /// Returns `true` if a command in progress is valid and its received data matches the framer's

@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::{ConnId, Geometry, Instant, NamespaceId};
 use nearflash_proto::nvme::{
     Action, Answer, Config, Environment, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn,
-    Outcome, Place, Port, PortId, Queue, Step, Subsystem,
+    Outcome, Place, Port, PortId, Queue, Security, Step, Subsystem,
 };
 use wire::nvme::{
     AUTH_PROTOCOL, AddressFamily, AdminOpcode, AuthCommand, Completion, ConnectCommand,
@@ -57,6 +57,7 @@ pub fn geometry(blocks: u64) -> Geometry {
         physical_block_bytes: 4096,
         atomic_blocks_max: 0,
         commit_pages_max: 0,
+        writes_whole: false,
         volatile_cache: true,
         read_only: false,
     }
@@ -92,6 +93,7 @@ pub fn subsystem(name: &str) -> Subsystem {
 
 pub fn port(number: u16) -> Port {
     Port {
+        security: Security::None,
         id: PortId(number),
         family: AddressFamily::IPV4,
         address: format!("127.0.0.{number}"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use contract::{
     BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Movable,
-    Reply, Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Speaks, Status, TenantId,
+    Opening, Reply, Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Speaks, Status, TenantId,
 };
 use nearflash_proto::nvme::{Busy, Fabric, Held, PortId};
 use nearflash_proto::nvme_tcp::{
@@ -94,6 +94,17 @@ impl Target {
             fabrics: vec![fabric],
         };
         (target, data)
+    }
+
+    /// Makes the connection one over TLS, which began with the key of this identity.
+    pub fn secured(self, identity: &str) -> Target {
+        let opening = Opening { is_secured: true, heard: identity.as_bytes().into() };
+        Target { session: self.session.after(&opening), ..self }
+    }
+
+    /// Returns `true` if the session can move to another worker now.
+    pub fn is_settled(&self) -> bool {
+        self.session.is_settled()
     }
 
     /// Moves the session to the other worker, if that is possible now. Every third time, another

@@ -1,0 +1,198 @@
+//! The knowledge of both ends of a handshake with pre-shared keys, and its results: the keys, those
+//! that the client offers, and the secrets of the connection.
+
+use std::sync::Arc;
+
+use contract::{Insecurity, Psk, PskBook, PskHash};
+
+/// Maximum number of identities of a hello that are looked at.
+const IDENTITIES_MAX: usize = 8;
+
+/// The keys that an end knows.
+#[derive(Clone, Default)]
+pub(super) enum Known {
+    /// No key.
+    #[default]
+    Nothing,
+    /// The keys of a server, before the hello of its client.
+    Book(Arc<dyn PskBook>),
+    /// The keys that the client may mean.
+    Meant {
+        identity: Arc<[u8]>,
+        psks: Arc<[Psk]>,
+        /// The place in `psks` of the key of this attempt.
+        attempt: usize,
+    },
+    /// The key of a client.
+    Own { identity: Arc<[u8]>, psk: Psk },
+}
+
+impl Known {
+    /// Chooses a key by the extension of the client's hello (RFC 8446, section 4.2.11), and returns
+    /// its hash.
+    ///
+    /// # Errors
+    /// Returns [`Insecurity::UnknownKey`] if the client offers no key that is known.
+    pub(super) fn choose(&mut self, extension: &[u8]) -> Result<PskHash, Insecurity> {
+        if let Known::Book(book) = self {
+            let all = identities(extension).take(IDENTITIES_MAX);
+            let mut found = all.map(|identity| (identity, book.find(identity)));
+            if let Some((identity, psks)) = found.find(|(_, psks)| !psks.is_empty()) {
+                *self = Known::Meant { identity: identity.into(), psks: psks.into(), attempt: 0 };
+            }
+        }
+        match self {
+            Known::Meant { psks, attempt, .. } => Ok(psks[*attempt].hash),
+            _ => Err(Insecurity::UnknownKey),
+        }
+    }
+
+    /// Returns the key of an identity that the client offers; `None` if another is chosen.
+    pub(super) fn key_of(&self, offered: &[u8]) -> Option<&Psk> {
+        match self {
+            Known::Meant { identity, psks, attempt } if **identity == *offered => {
+                psks.get(*attempt)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns a client's identity and key; `None` for a server.
+    pub(super) fn own(&self) -> Option<(&[u8], &Psk)> {
+        match self {
+            Known::Own { identity, psk } => Some((identity, psk)),
+            _ => None,
+        }
+    }
+
+    /// Returns what is known in the attempt after this one; `None` if there is no other key.
+    pub(super) fn next(self) -> Option<Known> {
+        match self {
+            Known::Meant { identity, psks, attempt } if attempt + 1 < psks.len() => {
+                Some(Known::Meant { identity, psks, attempt: attempt + 1 })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the identity of the chosen key; `None` before the choice, and for a client.
+    pub(super) fn chosen(&self) -> Option<&[u8]> {
+        match self {
+            Known::Meant { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the identities in an extension; those before a fault, if it has one.
+fn identities(extension: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = match extension {
+        [high, low, rest @ ..] => {
+            &rest[..rest.len().min(usize::from(u16::from_be_bytes([*high, *low])))]
+        }
+        _ => &[],
+    };
+    std::iter::from_fn(move || {
+        let [high, low, behind @ ..] = rest else { return None };
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (identity, behind) = behind.split_at_checked(length)?;
+        // The obfuscated age of a ticket.
+        rest = behind.get(4..)?;
+        Some(identity)
+    })
+}
+
+/// The secrets of a connection's two directions.
+#[derive(Default)]
+pub(super) struct Secrets {
+    pub(super) client: Option<Vec<u8>>,
+    pub(super) server: Option<Vec<u8>>,
+}
+
+impl Secrets {
+    /// Keeps the secret of a line `LABEL RANDOM SECRET`, both in hexadecimal, if it is one of a
+    /// connection's directions.
+    pub(super) fn note(&mut self, line: &[u8]) {
+        let mut words = line.split(|byte| *byte == b' ');
+        let [Some(label), Some(_), Some(secret)] = std::array::from_fn(|_| words.next()) else {
+            return;
+        };
+        let place = match label {
+            b"CLIENT_TRAFFIC_SECRET_0" => &mut self.client,
+            b"SERVER_TRAFFIC_SECRET_0" => &mut self.server,
+            _ => return,
+        };
+        *place = bytes(secret);
+    }
+}
+
+/// Parses hexadecimal digits.
+fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = digits.as_chunks::<2>();
+    if !pairs.1.is_empty() {
+        return None;
+    }
+    pairs.0.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Two;
+
+    impl PskBook for Two {
+        fn find(&self, identity: &[u8]) -> Vec<Psk> {
+            let psk = |n: u8| Psk { hash: PskHash::Sha384, key: [n; 48].into() };
+            if identity == b"known" { vec![psk(1), psk(2)] } else { Vec::new() }
+        }
+    }
+
+    fn extension(identities: &[&[u8]]) -> Vec<u8> {
+        let entry = |id: &&[u8]| [&(id.len() as u16).to_be_bytes()[..], id, &[0; 4]].concat();
+        let all: Vec<u8> = identities.iter().flat_map(entry).collect();
+        [&(all.len() as u16).to_be_bytes()[..], &all, &[0, 33, 32]].concat()
+    }
+
+    #[test]
+    fn the_first_known_identity_is_chosen_and_its_keys_are_tried_in_order() {
+        let mut known = Known::Book(Arc::new(Two));
+        let offered = extension(&[b"unknown", b"known", b"other"]);
+        assert_eq!(known.choose(&offered), Ok(PskHash::Sha384));
+        assert_eq!(known.chosen(), Some(&b"known"[..]));
+        assert_eq!(known.key_of(b"known").unwrap().key[0], 1);
+        assert!(known.key_of(b"unknown").is_none());
+        let mut next = known.next().unwrap();
+        assert_eq!(next.choose(&offered), Ok(PskHash::Sha384));
+        assert_eq!(next.key_of(b"known").unwrap().key[0], 2);
+        assert!(next.next().is_none());
+    }
+
+    #[test]
+    fn faults_and_unknown_identities_are_refused() {
+        let whole = extension(&[b"x", b"known"]);
+        for offered in [&[][..], &[0], &[0, 9], &whole[..6], &extension(&[]), &extension(&[b"x"])] {
+            let mut known = Known::Book(Arc::new(Two));
+            assert_eq!(known.choose(offered), Err(Insecurity::UnknownKey), "{offered:?}");
+        }
+        for end in 0..whole.len() {
+            let _ = Known::Book(Arc::new(Two)).choose(&whole[..end]);
+        }
+    }
+
+    #[test]
+    fn secrets_are_taken_from_their_lines() {
+        let mut secrets = Secrets::default();
+        for line in [
+            "CLIENT_HANDSHAKE_TRAFFIC_SECRET aa bb",
+            "CLIENT_TRAFFIC_SECRET_0 aa 0aFf",
+            "SERVER_TRAFFIC_SECRET_0 aa",
+            "",
+        ] {
+            secrets.note(line.as_bytes());
+        }
+        assert_eq!((secrets.client, secrets.server), (Some(vec![0x0a, 0xff]), None));
+        assert_eq!((bytes(b"0"), bytes(b"0x")), (None, None));
+    }
+}

@@ -1,0 +1,126 @@
+//! Tests of connections over TLS at the controller: who may connect by which names, which keys a
+//! fabric knows, and what discovery says.
+
+use contract::{Fatal, Psk};
+use nearflash_proto::nvme::psk::{TlsIdentity, TlsKey};
+use nearflash_proto::nvme::{Config, Host as Known, Security, psks};
+use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
+use wire::nvme::{Completion, ConnectData, DiscoveryEntry, LogPage, SecureChannel, Status};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::nvme_host::*;
+use crate::nvme_tcp_pair::{DEPTH, Target, connect_entry};
+
+/// Sends a Connect by the names in `data`, and returns its completion.
+fn answer(target: &mut Target, data: &ConnectData) -> Completion {
+    let mut host = HostSession::new(Digests::default(), DEPTH);
+    target.feed(&host.greeting());
+    let said = std::mem::take(&mut target.out);
+    host.next_event(&mut &said[..]).unwrap();
+    let mut out = Vec::new();
+    host.command(&connect_entry(false), Carried::default(), data.as_bytes(), &mut out);
+    target.feed(&out);
+    let said = std::mem::take(&mut target.out);
+    let event = host.next_event(&mut &said[..]).unwrap();
+    let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
+    completion
+}
+
+#[test]
+fn who_has_proven_one_name_connects_by_no_other() {
+    let (name, other) = (host(1).nqn, host(2).nqn);
+    let invalid = Status::CONNECT_INVALID;
+    for (identity, status, at) in [
+        (format!("NVMe1R01 {name} {SUBSYSTEM} digest="), Status::SUCCESS, 0),
+        (format!("NVMe0R02 {name} {SUBSYSTEM}"), Status::SUCCESS, 0),
+        (format!("NVMe1R01 {other} {SUBSYSTEM} digest="), Status::CONNECT_INVALID_HOST, 0),
+        (format!("NVMe1R01 {name} {DISCOVERY} digest="), invalid, 1 << 16 | 256),
+        (format!("NVMe1R01 {name} {OTHER_SUBSYSTEM} digest="), invalid, 1 << 16 | 256),
+        // Whatever it is, no host has proven it.
+        ("nonsense".to_owned(), Status::CONNECT_INVALID_HOST, 0),
+    ] {
+        let (target, data) = Target::new();
+        let mut target = target.secured(&identity);
+        let completion = answer(&mut target, &data);
+        assert_eq!(completion.status().plain(), status, "{identity}");
+        if status == Status::SUCCESS {
+            assert_eq!(target.ended, None);
+        } else {
+            assert_eq!((completion.result.get(), target.ended), (at, Some(Fatal::Ended(0))));
+        }
+    }
+}
+
+#[test]
+fn a_session_over_tls_does_not_move_before_its_connect() {
+    let (target, data) = Target::new();
+    assert!(target.is_settled());
+    let mut target = target.secured(&format!("NVMe0R01 {} {SUBSYSTEM}", host(1).nqn));
+    assert!(!target.is_settled());
+    assert_eq!(answer(&mut target, &data).status(), Status::SUCCESS);
+    assert!(target.is_settled());
+    target.travel();
+}
+
+fn key(byte: u8) -> TlsKey {
+    TlsKey::new(&[byte; 32], None).unwrap()
+}
+
+/// Returns a configuration whose first host has these keys.
+fn with_keys(tls_key: Option<TlsKey>, former_tls_key: Option<TlsKey>) -> Config {
+    let mut config = config();
+    config.hosts = vec![Known {
+        nqn: nqn(&host(1).nqn),
+        tenant: None,
+        key: None,
+        former_key: None,
+        controller_key: None,
+        methods: None,
+        tls_key,
+        former_tls_key,
+    }];
+    config
+}
+
+#[test]
+fn a_fabric_knows_the_keys_of_its_hosts_alone() {
+    let who = TlsIdentity::new(&host(1).nqn, SUBSYSTEM).unwrap();
+    let zero = format!("NVMe0R01 {} {SUBSYSTEM}", host(1).nqn);
+    let [new, old] = [key(1), key(2)].map(|key| key.offered(&who));
+    let both = fabric(&with_keys(Some(key(1)), Some(key(2))));
+    // Under an identity of version 1, its own key in each form of derivation.
+    let of = |byte: u8, identity: &str| -> Vec<Psk> {
+        key(byte).psks(&who, identity.as_bytes()).collect()
+    };
+    for (byte, offer) in [(1, &new), (2, &old)] {
+        let found = psks(&both, offer.identity.as_bytes());
+        assert_eq!(found.first(), Some(&offer.psk));
+        assert_eq!(found, of(byte, &offer.identity));
+    }
+    // Under one of version 0, each key in each form of derivation.
+    let all = psks(&both, zero.as_bytes());
+    assert_eq!(all.len(), 4);
+    assert!(key(1).psks(&who, zero.as_bytes()).eq(all[..2].iter().cloned()), "the new one first");
+    let one = fabric(&with_keys(Some(key(1)), None));
+    assert_eq!(psks(&one, new.identity.as_bytes()), of(1, &new.identity));
+    assert_eq!(psks(&one, old.identity.as_bytes()), []);
+    assert_eq!(psks(&one, zero.replace("host1", "host2").as_bytes()), []);
+    assert_eq!(psks(&one, b"nonsense"), []);
+}
+
+#[test]
+fn discovery_says_where_tls_is_required_or_possible() {
+    for (security, requirements, channel) in [
+        (Security::None, 1 << 2, SecureChannel::NONE),
+        (Security::Possible, 1 << 2 | 2, SecureChannel::TLS_1_3),
+        (Security::Required, 1 << 2 | 1, SecureChannel::TLS_1_3),
+    ] {
+        let mut config = config();
+        config.ports.iter_mut().for_each(|port| port.security = security);
+        let fabric = fabric(&config);
+        let mut discovery = connect(&fabric, &host(1), DISCOVERY, 1, place(0, 0));
+        let log = discovery.log(LogPage::DISCOVERY, 16 * 1024).unwrap();
+        let (entry, _) = DiscoveryEntry::read_from_prefix(&log[1024..]).unwrap();
+        assert_eq!((entry.requirements, entry.specific[0]), (requirements, channel.0));
+    }
+}
