@@ -465,7 +465,7 @@ mod tests {
         };
         assert!(warning("reflex://10.0.0.1:7").unwrap().contains("tls=required"));
         assert!(warning("nbd://10.0.0.1:7").unwrap().contains("tls=required"));
-        assert!(warning("nvme-tcp://10.0.0.1:7").unwrap().contains("tunnel"));
+        assert!(warning("nvme-tcp://10.0.0.1:7").unwrap().contains("tls=required"));
         assert!(warning("reflex+udp://10.0.0.1:7").unwrap().contains("key=FILE"));
         assert_eq!(warning("reflex+udp://10.0.0.1:7?key=/k"), None);
         assert_eq!(warning("reflex://127.0.0.1:7"), None);
