@@ -60,7 +60,7 @@ impl Fabric {
             let is_its = |own: &Controller| own.association.subsystem == *nqn;
             state.remove_controllers(CloseReason::SubsystemRemoved, is_its);
             let gone = state.inventory.remove_subsystem(nqn)?;
-            state.forget_reservations();
+            state.end_reservations();
             state.discovery_changed(|host| gone.hosts.contain(host));
             Ok(())
         })
@@ -212,7 +212,7 @@ impl Fabric {
             let gone = state.inventory.remove_namespace(nqn, nsid)?;
             state.controllers.namespace_removed(nqn, nsid, &gone.config.hosts);
             state.namespace_changed(nqn, nsid, &gone.config.hosts);
-            state.forget_reservations();
+            state.end_reservations();
             state.lose(nqn, |host| gone.config.hosts.contain(host));
             Ok(())
         })

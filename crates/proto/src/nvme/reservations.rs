@@ -66,9 +66,12 @@ impl Reservations {
         self.all = all;
     }
 
-    /// Drops the reservations of namespaces that `is_exported` rejects.
-    pub(super) fn retain(&mut self, is_exported: impl Fn(NamespaceId) -> bool) {
+    /// Drops the reservations of namespaces that `is_exported` rejects, without counting a change.
+    /// Returns `true` if there were any.
+    pub(super) fn retain(&mut self, is_exported: impl Fn(NamespaceId) -> bool) -> bool {
+        let before = self.all.len();
         self.all.retain(|id, _| is_exported(*id));
+        self.all.len() < before
     }
 
     /// Returns the number of changes of reservations since the fabric was created.

@@ -228,10 +228,19 @@ impl State {
         Ok(())
     }
 
-    /// Drops the reservations of namespaces that no subsystem exports any more.
-    pub(super) fn forget_reservations(&mut self) {
+    /// Drops the reservations of namespaces that no subsystem exports. Returns `true` if there were
+    /// any.
+    pub(super) fn forget_reservations(&mut self) -> bool {
         let State { reservations, inventory, .. } = self;
-        reservations.retain(|id| inventory.is_exported(id));
+        reservations.retain(|id| inventory.is_exported(id))
+    }
+
+    /// Drops the reservations of namespaces that no subsystem exports any more, and counts that as a
+    /// change. Otherwise a stored one would come back with a namespace of the same identifiers.
+    pub(super) fn end_reservations(&mut self) {
+        if self.forget_reservations() {
+            self.reservations.count_change();
+        }
     }
 
     /// Adds to `withdrawal` the data-changing requests that were started at a subsystem by the

@@ -328,6 +328,21 @@ fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
 }
 
+/// Checks that the end of a namespace is stored, or a restart would find the reservation again for a
+/// later namespace with the same identifiers.
+#[test]
+fn the_end_of_a_namespace_is_a_change_of_its_reservation() {
+    let config = config();
+    let fabric = fabric(&config);
+    let mut party = Party::new(&fabric, 1);
+    party.register(0, 0, 0xa).unwrap();
+    let (before, _) = fabric.reservations_to_keep();
+    config.subsystems.iter().for_each(|one| fabric.remove_subsystem(&one.nqn).unwrap());
+    let (after, _) = fabric.reservations_to_keep();
+    assert!(after > before, "{after} after {before}");
+    assert_eq!(fabric.reservations(), []);
+}
+
 /// The index of the device that all writes go to.
 const DEVICE: usize = 3;
 
