@@ -101,9 +101,11 @@ impl Load<'_> {
         let mut covered: Option<Instant> = None;
         loop {
             let past = covered.map(|since| since.elapsed());
-            let may_flush = past.is_none_or(|past| past + WITHOUT_FLUSH < time);
+            let is_early = past.is_none_or(|past| past + WITHOUT_FLUSH < time);
+            // A flush before any acknowledged write would promise nothing.
+            let flush_percent = if counts.plain == 0 { 0 } else { self.flush_percent(is_early) };
             let filled = match happen.is_some() {
-                true => self.fill(&mut pending, may_flush),
+                true => self.fill(&mut pending, flush_percent),
                 false => Ok(()),
             };
             if past.is_some_and(|past| past >= time)
@@ -143,7 +145,7 @@ impl Load<'_> {
         let started = Instant::now();
         while started.elapsed() < time || !pending.is_empty() {
             let filled = match started.elapsed() < time {
-                true => self.fill(&mut pending, true),
+                true => self.fill(&mut pending, self.flush_percent(true)),
                 false => Ok(()),
             };
             let outcome = filled.and_then(|()| self.connection.receive(SILENCE_MAX));
@@ -155,13 +157,17 @@ impl Load<'_> {
         Ok(counts)
     }
 
-    /// Sends random requests until [`DEPTH`] of them are in flight.
-    fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>, may_flush: bool) -> io::Result<()> {
-        let flush_percent = match self.mix {
-            Mix::Flushes if may_flush => 3,
+    /// Returns the percentage of flushes among requests; `is_early` is `false` near the load's end.
+    fn flush_percent(&self, is_early: bool) -> u64 {
+        match self.mix {
+            Mix::Flushes if is_early => 3,
             Mix::Flushes | Mix::Forced => 0,
             Mix::Both => 6,
-        };
+        }
+    }
+
+    /// Sends random requests until [`DEPTH`] of them are in flight.
+    fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>, flush_percent: u64) -> io::Result<()> {
         while pending.len() < DEPTH {
             if self.chance.below(100) < flush_percent {
                 let request = Request { opcode: Opcode::FLUSH, offset: 0, bytes: 0, forced: false };
