@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use contract::{Buf, Frame, FrameHead, Insecurity};
 
 use super::certificate::{ServerTls, TlsPolicy};
-use super::handshake::{Before, Handshake, Progress};
+use super::handshake::{Before, Handshake, Progress, Side};
 use super::intake::Spares;
 use super::seal::Stage;
 use super::secured::Secured;
@@ -275,29 +275,36 @@ fn a_handshake_goes_on_wherever_its_records_are_cut() {
     panic!("it never ended");
 }
 
+/// Sends a client's hello, damaged and then cut off if `is_cut`, to a server, which has to fail, or
+/// to answer and wait for an end that comes at once.
+pub(super) fn damage_hello(dice: &mut Dice, server: Side, client: Side, is_cut: bool) {
+    let (here, mut there) = UnixStream::pair().unwrap();
+    let (mut theirs, back) = UnixStream::pair().unwrap();
+    let mut client = Handshake::new(back.into(), client, Before::Nothing);
+    assert_eq!(client.advance(), Ok(Progress::Reads));
+    let mut hello = vec![0; 4096];
+    let len = theirs.read(&mut hello).unwrap();
+    hello.truncate(len);
+    for _ in 0..1 + dice.below(4) {
+        let at = dice.below(hello.len());
+        hello[at] = dice.below(256) as u8;
+    }
+    if is_cut {
+        hello.truncate(1 + dice.below(hello.len()));
+    }
+    there.write_all(&hello).unwrap();
+    there.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut server = Handshake::new(here.into(), server, Before::Nothing);
+    while let Ok(progress) = server.advance() {
+        assert_eq!(progress, Progress::Reads);
+    }
+}
+
 #[test]
 fn a_handshake_stands_tampered_streams() {
     let mut dice = Dice(17);
     for _ in 0..200 {
         let (server, client) = &*TLS;
-        let (here, mut there) = UnixStream::pair().unwrap();
-        let (mut theirs, back) = UnixStream::pair().unwrap();
-        let mut client = Handshake::new(back.into(), client.side().unwrap(), Before::Nothing);
-        assert_eq!(client.advance(), Ok(Progress::Reads));
-        let mut hello = vec![0; 4096];
-        let len = theirs.read(&mut hello).unwrap();
-        hello.truncate(len);
-        for _ in 0..1 + dice.below(4) {
-            let at = dice.below(hello.len());
-            hello[at] = dice.below(256) as u8;
-        }
-        hello.truncate(1 + dice.below(hello.len()));
-        there.write_all(&hello).unwrap();
-        there.shutdown(std::net::Shutdown::Write).unwrap();
-        let mut server = Handshake::new(here.into(), server.side().unwrap(), Before::Nothing);
-        // It fails, or has answered and waits for an end that comes at once.
-        while let Ok(progress) = server.advance() {
-            assert_eq!(progress, Progress::Reads);
-        }
+        damage_hello(&mut dice, server.side().unwrap(), client.side().unwrap(), true);
     }
 }

@@ -348,7 +348,7 @@ extern "C" fn on_find(
     session: *mut *mut SslSession,
 ) -> c_int {
     let work = |lib: &OpenSsl, inner: &mut Inner| {
-        // SAFETY: OpenSSL lends the identity, which is not empty.
+        // SAFETY: OpenSSL lends the identity, whose pointer is not null even if it is empty.
         let identity = unsafe { std::slice::from_raw_parts(identity, length) };
         let psk = inner.known.key_of(identity);
         psk.map_or(Some(null_mut()), |psk| session_of(lib, ssl, psk))
