@@ -1,7 +1,7 @@
 //! Checksums of messages and of media: CRC-32C and CRC-32, compiled once for all who use them.
 //!
-//! The sums come from the library `crc-fast`. Its code is generic, and a good part of each crate that
-//! calls it; so no other crate does.
+//! The sums come from the library `crc-fast`. Its code is generic, and a good part of each crate
+//! that calls it; so no other crate does.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -26,8 +26,9 @@ const RETRY_PERIOD: Duration = Duration::from_micros(100);
 /// compare-and-write and a write that ends inside a granule hold the stripes alone. Where the
 /// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too. So
 /// does a read that the inner device may carry out in parts, if it [leaves plain writes
-/// whole](Geometry::writes_whole). A commit holds all stripes from its first page to its last as a plain write does, so that no write
-/// that ends inside a granule puts back what the commit replaced.
+/// whole](Geometry::writes_whole). A commit holds all stripes from its first page to its last as a
+/// plain write does, so that no write that ends inside a granule puts back what the commit
+/// replaced.
 ///
 /// A request that does not get its stripes waits here in order. `kick` and `poll` retry waiting
 /// requests. `wake_at` asks for a poll after 100 µs, since the holder of the stripes may need this

@@ -1,8 +1,9 @@
 //! A volume as a device: the device port above, the device ports of the volume's members below.
 //!
 //! Requests become requests of the volume in whole pages; the volume's commands become submissions
-//! to the members. A read of pages that lie side by side on a member goes there at once. Collection, checkpoints and flushes continue in `kick` and `poll`, as far as
-//! they need no completion of a member.
+//! to the members. A read of pages that lie side by side on a member goes there at once.
+//! Collection, checkpoints and flushes continue in `kick` and `poll`, as far as they need no
+//! completion of a member.
 //!
 //! This module deliberately leaves out requests finer than a page and comparisons (a decorator adds
 //! them), and opening a volume.

@@ -1,7 +1,8 @@
 //! The figures in virtual time: what they must show, and snapshots of their tables.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test -p nearflash-figures --test all figures` writes the snapshots anew. The
-//! runs are the short ones; `cargo xtask figures` makes the long ones (docs/results/figures.md).
+//! `UPDATE_SNAPSHOTS=1 cargo test -p nearflash-figures --test all figures` writes the snapshots
+//! anew. The runs are the short ones; `cargo xtask figures` makes the long ones
+//! (docs/results/figures.md).
 
 use std::path::Path;
 

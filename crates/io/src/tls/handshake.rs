@@ -1,5 +1,5 @@
-//! A handshake on a nonblocking socket, with the messages of rustls or OpenSSL, behind the prelude of a protocol
-//! that begins in the clear.
+//! A handshake on a nonblocking socket, with the messages of rustls or OpenSSL, behind the prelude
+//! of a protocol that begins in the clear.
 //!
 //! The socket is read record by record, so that bytes behind the handshake are left for the worker
 //! that gets the connection.
