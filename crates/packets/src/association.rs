@@ -192,14 +192,17 @@ impl Association {
             if path.flight.loss_at.is_some_and(|at| at <= now) {
                 path.detect_losses(now, window, &mut pools.pieces, &mut landed);
             }
+            let mut is_lone = false;
             if path.probe_at().is_some_and(|at| at <= now) {
+                // A peer that is silent on all paths is slow, or gone; the paths are not to blame.
+                is_lone = self.heard_at > path.flight.asked_at;
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
             let (probes, swallows) = (path.flight.probes, path.swallows());
             self.land(pools, landed);
             let is_proven = |path: u32| pools.paths[path].is_proven;
             let has_others = self.paths().any(|path| path != place && is_proven(path));
-            if probes >= DISTRUST_PROBES && is_proven(place) && has_others {
+            if is_lone && probes >= DISTRUST_PROBES && is_proven(place) && has_others {
                 self.distrust(pools, now, place, secret.cookie());
             } else if swallows {
                 self.shrink(pools, now, place, secret.cookie());
@@ -277,7 +280,7 @@ impl Association {
         let path = &mut pools.paths[place];
         path.is_proven = false;
         path.flight.probes_now = false;
-        path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
+        path.proof.ask_patiently(challenge, now);
         let landed = pools.lose_all(place);
         self.land(pools, landed);
     }

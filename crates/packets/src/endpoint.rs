@@ -19,7 +19,7 @@ use crate::packet::{Lent, Packet};
 use crate::path::Path;
 use crate::piece::Kind;
 use crate::pools::{Chunk, Counters, Pools};
-use crate::proof::Proof;
+use crate::proof::{LEAST_BYTES, Proof};
 use crate::seals::Seals;
 use crate::secret::Secret;
 use crate::settings::Settings;
@@ -157,7 +157,8 @@ impl Endpoint {
         let bytes = self.associations[place].packet_bytes;
         let mut path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
         let mut proof = Proof::default();
-        proof.ask(self.secret.cookie(), bytes, Some(now));
+        // The peer may have named another's station: it gets no more than any path must carry.
+        proof.ask(self.secret.cookie(), LEAST_BYTES, Some(now));
         let association = &mut self.associations[place];
         let may = association.words.is_initiator && association.is_up();
         path.id = association.paths().count() as u8;

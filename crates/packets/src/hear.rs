@@ -1,5 +1,7 @@
 //! Processing of the packets that arrive for an association.
 
+use core::time::Duration;
+
 use contract::{Fatal, Instant};
 use wire::packets::ProbeBody;
 use zerocopy::FromBytes;
@@ -284,13 +286,17 @@ impl Association {
         } else if !path.is_proven && path.proof.next.is_none() {
             // Nobody gets more bytes than it sent.
             path.proof.bytes = bytes;
+        } else if !path.is_proven {
+            path.proof.hurry(now);
         }
         let echo = body.echo.get();
         if echo != 0 && echo == path.proof.challenge {
             path.carries(path.proof.bytes.clamp(LEAST_BYTES, self.packet_bytes));
+            // On a path that is used anew, the least size was tried alone.
+            let pause = if path.is_proven { PAUSE_RAISE } else { Duration::ZERO };
             (path.is_proven, path.flight.probes) = (true, 0);
             match path.bytes < self.packet_bytes {
-                true => path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_RAISE)),
+                true => path.proof.ask(challenge, self.packet_bytes, Some(now + pause)),
                 false => path.proof.ask(0, 0, None),
             }
         }

@@ -16,6 +16,15 @@ use crate::words::Words;
 /// packets.
 const CUT_BYTES_MIN: usize = 512;
 
+/// The records that may go into a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Any records.
+    Any,
+    /// A ping alone: the path may be dead.
+    Ping,
+}
+
 /// The outcome of an attempt to put a record into a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
@@ -28,10 +37,13 @@ enum Packed {
 impl Words {
     /// Puts records into a packet: first a ping, then lost pieces, then new messages of the
     /// channels. Returns the pieces of these records.
-    pub(crate) fn fill(&mut self, pools: &mut Pools, packet: &mut Packet) -> Queue {
+    pub(crate) fn fill(&mut self, pools: &mut Pools, packet: &mut Packet, load: Load) -> Queue {
         let mut pieces = Queue::EMPTY;
         if self.pings && packet.room().is_some() {
             self.pings = !put(pools, packet, &mut pieces, Piece::bare(Kind::Ping, 0, 0));
+        }
+        if load == Load::Ping {
+            return pieces;
         }
         while let Some(front) = self.lost.front() {
             if self.put_lost(pools, packet, &mut pieces, front) == Packed::Full {

@@ -17,9 +17,9 @@ use crate::station::Station;
 /// large ones.
 pub(crate) const SHRINK_PROBES: u8 = 3;
 
-/// The number of unanswered probes after which a path is not used any more, if the association has
-/// another one.
-pub(crate) const DISTRUST_PROBES: u8 = 2;
+/// The number of unanswered probes after which a path is not used any more, if the peer was heard by
+/// another one since the last probe.
+pub(crate) const DISTRUST_PROBES: u8 = 3;
 
 /// Packets become small after this many round trips in which large packets were lost and none
 /// arrived, even if small ones are acknowledged.
@@ -115,7 +115,9 @@ impl Path {
     /// Returns `true` if the path seems to carry small packets only (RFC 8899, section 4.3).
     pub(crate) fn swallows(&self) -> bool {
         let is_silent = self.flight.probes >= SHRINK_PROBES;
-        self.bytes > LEAST_BYTES && (is_silent || self.flight.swallowed >= SWALLOWED_MAX)
+        self.is_proven
+            && self.bytes > LEAST_BYTES
+            && (is_silent || self.flight.swallowed >= SWALLOWED_MAX)
     }
 
     /// Sets the size of packets to one that the path was found to carry. On a proven path, a size
@@ -128,6 +130,12 @@ impl Path {
         self.flight.swallowed = 0;
         self.rtt.forget_least();
         self.control.restart();
+    }
+
+    /// Returns `true` if packets with records may go by the path, and no probe for an acknowledgement
+    /// is unanswered.
+    pub(crate) fn answers(&self) -> bool {
+        self.is_proven && self.flight.probes == 0
     }
 
     /// Returns `true` if the window has room for a packet of `bytes` bytes. On a paced path the

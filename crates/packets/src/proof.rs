@@ -21,7 +21,11 @@ const COMMON_BYTES: u16 = 1400;
 const TRIES_EACH: u8 = 3;
 
 /// The pause after unanswered probe n is this times 2ⁿ, up to [`PAUSE_MAX`].
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_FIRST: Duration = Duration::from_micros(1_000_000 >> PATIENT_TRIES);
+
+/// The number of probes after which the pause is a second, with which the probes of a path that fell
+/// silent begin.
+const PATIENT_TRIES: u8 = 6;
 
 /// The longest pause between unanswered probes of a path.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -42,7 +46,7 @@ pub(crate) struct Proof {
     pub echo: u64,
     /// The time of the next probe; `None` if probes only answer the peer's.
     pub next: Option<Instant>,
-    /// The size of the probes in bytes.
+    /// The size of the last probe, or of the first one, in bytes.
     pub bytes: u16,
     tries: u8,
 }
@@ -52,6 +56,18 @@ impl Proof {
     /// `at`, or in answer to a probe of the peer if that is `None`.
     pub(crate) fn ask(&mut self, challenge: u64, bytes: u16, at: Option<Instant>) {
         (self.challenge, self.bytes, self.next, self.tries) = (challenge, bytes, at, 0);
+    }
+
+    /// Begins to probe whether a path that fell silent carries packets again: after 1, 2, 4 … seconds,
+    /// at most 30 apart. The probes are as small as every path carries.
+    pub(crate) fn ask_patiently(&mut self, challenge: u64, now: Instant) {
+        self.ask(challenge, LEAST_BYTES, Some(now + PAUSE_SILENT));
+        self.tries = PATIENT_TRIES - 1;
+    }
+
+    /// Makes the next probe of a path leave now, since a probe of the peer came by the path.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        self.next = self.next.map(|at| at.min(now));
     }
 
     /// Returns `true` if a probe that leaves now asks the peer for an answer.
@@ -64,9 +80,9 @@ impl Proof {
         self.echo != 0 || self.challenge != 0 && self.next.is_some_and(|at| at <= now)
     }
 
-    /// Plans the next probe after one that asks for an answer: later, and of a smaller size after
-    /// [`TRIES_EACH`] tries. On a path that is silent altogether, the size is kept, since nothing
-    /// was learned about it.
+    /// Plans the next probe after one that asks for an answer: later, and in the end of a
+    /// smaller size. On a path that is silent altogether, the size is kept, since nothing was learned
+    /// about it.
     pub(crate) fn retry(&mut self, now: Instant, is_silent: bool) {
         if self.next.is_none_or(|at| at > now) {
             return;
@@ -77,10 +93,15 @@ impl Proof {
         }
         let pause = PAUSE_FIRST * (1 << self.tries.min(11));
         self.next = Some(now + pause.min(PAUSE_MAX));
+    }
+
+    /// Returns the size of a probe that leaves now: smaller after [`TRIES_EACH`] tries.
+    pub(crate) fn size(&mut self) -> u16 {
         self.bytes = match self.tries / TRIES_EACH {
             0 => self.bytes,
             1 => self.bytes.min(COMMON_BYTES),
             _ => LEAST_BYTES,
         };
+        self.bytes
     }
 }

@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::association::Association;
 use crate::head::Head;
+use crate::pack::Load;
 use crate::packet::Packet;
 use crate::path::Path;
 use crate::pools::Pools;
@@ -24,12 +25,14 @@ impl Association {
         credits: u16,
         packet: &mut Packet,
     ) -> bool {
-        if let Some(path) = self.choose(pools, now) {
+        if let Some((path, load)) = self.choose(pools, now) {
             let Path { lane, to, bytes, .. } = pools.paths[path];
             packet.begin(lane, to, usize::from(bytes));
-            let pieces = self.words.fill(pools, packet);
+            let pieces = self.words.fill(pools, packet, load);
             if !packet.is_bare() {
                 self.launch(pools, now, (path, credits), packet, pieces);
+                // Another path is asked as well: is the peer silent, or the path?
+                self.words.pings |= load == Load::Ping;
                 return true;
             }
         }
@@ -44,31 +47,60 @@ impl Association {
         true
     }
 
-    /// Returns the path for the next packet with records: one that has to be probed, otherwise the
-    /// one that would deliver it first. Returns `None` if no path may send, or nothing waits.
-    fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<u32> {
+    /// Returns the path for the next packet with records, and the load of the packet. A path that has
+    /// to be probed comes first: it gets a ping if another path answers, and messages otherwise. Then
+    /// comes the path that would deliver the packet first. Returns `None` if no path may send, or
+    /// nothing waits.
+    fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<(u32, Load)> {
         if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
-            if !self.words.are_any() {
-                self.words.pings = true;
+            let answers = |other: u32| other != path && pools.paths[other].answers();
+            let may_wait = self.paths().any(answers) && pools.pieces.free() > 0;
+            let load = if may_wait { Load::Ping } else { Load::Any };
+            self.words.pings |= load == Load::Ping || !self.words.are_any();
+            if self.is_free(pools, path) {
+                return Some((path, load));
             }
-            return self.is_free(pools, path).then_some(path);
+            if load == Load::Any {
+                return None;
+            }
         }
-        if !self.words.are_any() || self.in_flight >= self.credits {
+        if !self.words.are_any() || self.is_spent(pools) {
             return None;
         }
+        self.fastest(pools, now).map(|path| (path, Load::Any))
+    }
+
+    /// Returns `true` if the credits are used up. Packets of silent paths do not count while another
+    /// path answers: their pieces would wait for credits, and the silent paths for news of the peer.
+    fn is_spent(&self, pools: &Pools) -> bool {
+        if self.in_flight < self.credits {
+            return false;
+        }
+        let (mut answering, mut counted) = (false, 0);
+        for path in self.paths().map(|path| &pools.paths[path]).filter(|path| path.answers()) {
+            (answering, counted) = (true, counted + path.flight.packets);
+        }
+        !answering || counted >= self.credits
+    }
+
+    /// Returns the path that would deliver a full packet first, of those with room for one. Paths
+    /// that leave a probe unanswered are left out while another path answers.
+    fn fastest(&self, pools: &mut Pools, now: Instant) -> Option<u32> {
         let mut best: Option<(Duration, u32)> = None;
+        let (mut has_answering, mut is_best_answering) = (false, false);
         for place in self.paths() {
             let path = &pools.paths[place];
-            let bytes = u32::from(path.bytes);
+            let (bytes, answers) = (u32::from(path.bytes), path.answers());
+            has_answering |= answers;
             let may = path.is_proven && path.paced_until <= now && path.has_room(bytes);
-            if may && self.is_free(pools, place) {
+            if may && (answers || !has_answering) && self.is_free(pools, place) {
                 let delivery = pools.paths[place].delivery(bytes);
-                if best.is_none_or(|(least, _)| delivery < least) {
-                    best = Some((delivery, place));
+                if answers > is_best_answering || best.is_none_or(|(least, _)| delivery < least) {
+                    (best, is_best_answering) = (Some((delivery, place)), answers);
                 }
             }
         }
-        best.map(|(_, path)| path)
+        best.filter(|_| is_best_answering || !has_answering).map(|(_, path)| path)
     }
 
     /// Returns `true` if a path has a sent window, and its place for the next packet is free.
@@ -159,7 +191,7 @@ impl Association {
         let body = ProbeBody { challenge: challenge.into(), echo: echo.into() };
         packet.append(body.as_bytes());
         if asks {
-            packet.pad(usize::from(path.proof.bytes.min(self.packet_bytes)));
+            packet.pad(usize::from(path.proof.size().min(self.packet_bytes)));
             path.proof.retry(now, path.is_proven && path.flight.probes > 0);
         }
         self.finish(pools, now, (place, credits), packet, (PacketKind::PROBE, false));
