@@ -41,18 +41,26 @@ impl Apt {
 
     /// Creates a source of the backports of the system's release.
     pub(super) fn of_backports(cache: &Path) -> Result<Apt, String> {
-        let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
-        let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
-        let suite = format!("{codename}-backports");
-        Apt::apart(cache, &suite, &stanza(codename, &suite)?)
+        Apt::of_suite(cache, |own| format!("{own}-backports"))
     }
 
     /// Creates a source of the backports of the Debian release with the newest kernels, whatever
     /// the system's release is. Kernels need no libraries of their release.
     pub(super) fn of_newest_backports(cache: &Path) -> Result<Apt, String> {
+        Apt::of_suite(cache, |_| format!("{NEWEST}-backports"))
+    }
+
+    /// Creates a source of the Debian release with the newest kernels. Its programs need the
+    /// libraries of that release.
+    pub(super) fn of_newest(cache: &Path) -> Result<Apt, String> {
+        Apt::of_suite(cache, |_| NEWEST.to_owned())
+    }
+
+    /// Creates a source of the suite that `name` returns for the name of the system's release.
+    fn of_suite(cache: &Path, name: impl Fn(&str) -> String) -> Result<Apt, String> {
         let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
         let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
-        let suite = format!("{NEWEST}-backports");
+        let suite = name(codename);
         Apt::apart(cache, &suite, &stanza(codename, &suite)?)
     }
 

@@ -116,6 +116,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nvme-keep-alive", kernels: BOTH, list: FULL, run: nvme::failures::keep_alive },
     Test { name: "nvme-auth", kernels: BOTH, list: FULL, run: nvme::auth::authenticate },
     Test { name: "nvme-auth-rotated", kernels: BOTH, list: FULL, run: nvme::auth::rotated },
+    Test { name: "nvme-tls", kernels: NEW, list: FULL, run: nvme::tls::connect },
     Test { name: "nvme-reservations", kernels: BOTH, list: FULL, run: nvme::reservations::two_hosts },
     Test { name: "nvme-live-namespaces", kernels: BOTH, list: FULL, run: nvme::live::namespaces },
     Test { name: "nvme-live-hosts", kernels: BOTH, list: FULL, run: nvme::live::hosts },

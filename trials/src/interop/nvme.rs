@@ -12,6 +12,7 @@ pub(super) mod live;
 mod pair;
 pub(super) mod reservations;
 mod target;
+pub(super) mod tls;
 pub(super) mod upgrade;
 pub(super) mod verify;
 

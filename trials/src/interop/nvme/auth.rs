@@ -46,7 +46,7 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
         return Ok(skipped);
     }
     let [key, controller_key, wrong] = KEYS;
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(key) };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &knowing(key) };
     let mut pair = Pair::of(context, &plan)?;
     let own = format!("--hostnqn={HOST}");
     let both = format!("{own} --dhchap-secret={key} --dhchap-ctrl-secret={controller_key}");
@@ -79,7 +79,7 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
         return Ok(skipped);
     }
     let [first, _, second] = KEYS;
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(first) };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &knowing(first) };
     let mut pair = Pair::of(context, &plan)?;
     pair.connect(&lasting(first))?;
     pair.target.kill();

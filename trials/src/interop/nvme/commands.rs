@@ -19,7 +19,8 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
         "namespaces = [1]\n[[subsystem]]\nnqn = \"{secret}\"\nnamespaces = [2]\n\
          hosts = [\"nqn.2026-11.io.nearflash:elsewhere\"]\n"
     );
-    let plan = Plan { devices: &["mem:64MiB", "mem:32MiB"], listeners: 2, more: &more };
+    let plan =
+        Plan { devices: &["mem:64MiB", "mem:32MiB"], listeners: 2, options: "", more: &more };
     let mut pair = Pair::of(context, &plan)?;
     let at = pair.at(0);
     let found = pair.says(&format!("nvme discover {at}"), &[NQN, DISCOVERY])?;

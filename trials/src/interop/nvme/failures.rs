@@ -39,7 +39,7 @@ pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: "" };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: "" };
     let mut pair = Pair::of(context, &plan)?;
     pair.must("ip link set eth1 up && ip addr replace 10.0.3.15/24 dev eth1")?;
     pair.connect(QUICK_HOST)?;

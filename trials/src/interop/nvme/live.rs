@@ -14,7 +14,8 @@ pub(in super::super) fn namespaces(context: &Context) -> Result<Verdict, String>
     // A file, because the server knows that new space of a file is blank.
     let device = format!("file:{}?size=96MiB", context.folder.join("volume").display());
     let more = "[[namespace]]\ndevice = \"d0\"\nsize = \"40MiB\"\n";
-    let mut pair = Pair::of(context, &Plan { devices: &[&device], listeners: 1, more })?;
+    let mut pair =
+        Pair::of(context, &Plan { devices: &[&device], listeners: 1, options: "", more })?;
     pair.connect("")?;
     let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
     // No rescan is needed: the server sends a notice.
@@ -39,7 +40,7 @@ pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, Stri
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: "" };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: "" };
     let mut pair = Pair::of(context, &plan)?;
     let ports = pair.target.ports.clone();
     pair.connect(QUICK_HOST)?;
@@ -73,7 +74,7 @@ pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
     }
     let host = "nqn.2026-11.io.nearflash:denied";
     let more = format!("hosts = [\"{host}\"]\n");
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &more };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, options: "", more: &more };
     let mut pair = Pair::of(context, &plan)?;
     // The host retries every second, for a long time.
     let own = format!("--hostnqn={host} --reconnect-delay=1 --ctrl-loss-tmo=600");

@@ -32,7 +32,7 @@ pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
 impl<'a> Pair<'a> {
     /// Starts a server with these devices, and takes a guest with the host's driver loaded.
     pub(super) fn start(context: &'a Context, devices: &[&str]) -> Result<Pair<'a>, String> {
-        Pair::of(context, &Plan { devices, listeners: 1, more: "" })
+        Pair::of(context, &Plan { devices, listeners: 1, options: "", more: "" })
     }
 
     /// Starts a server by this plan, and takes a guest with the host's driver loaded.

@@ -164,7 +164,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
     let model = context.folder.join("slow.toml");
     fs::write(&model, MODEL).map_err(|error| format!("{}: {error}", model.display()))?;
     let slow = SLOW.replace("MODEL", &model.display().to_string());
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: &slow };
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, options: "", more: &slow };
     let mut pair = Pair::of(context, &plan)?;
     reload(&mut pair, "multipath=N")?;
     let [first, second] = [0, 1].map(|n| pair.target.ports[n].to_string());

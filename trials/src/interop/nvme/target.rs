@@ -33,6 +33,8 @@ pub(super) struct Plan<'a> {
     pub(super) devices: &'a [&'a str],
     /// The number of listeners for NVMe hosts, 1 or 2.
     pub(super) listeners: usize,
+    /// Further parameters of the listeners' URLs, each behind an `&`.
+    pub(super) options: &'a str,
     /// Further lines of the configuration, beginning with keys of the subsystem.
     pub(super) more: &'a str,
 }
@@ -76,7 +78,8 @@ impl Target {
         }
         for port in &self.ports {
             // Guests reach this machine's loopback interface by another address.
-            let url = format!("nvme-tcp://127.0.0.1:{port}?advertise={}:{port}", ADDRESSES[0]);
+            let advertised = format!("advertise={}:{port}", ADDRESSES[0]);
+            let url = format!("nvme-tcp://127.0.0.1:{port}?{advertised}{}", plan.options);
             text.push_str(&format!("[[listen]]\nurl = \"{url}\"\n"));
         }
         text.push_str(&format!("[[subsystem]]\nnqn = \"{NQN}\"\n{}", plan.more));
