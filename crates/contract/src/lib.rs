@@ -71,7 +71,7 @@ pub use packet_meter::PacketReading;
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};
-pub use psk::{Psk, PskBook, PskHash};
+pub use psk::{Psk, PskBook, PskHash, PskMark};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::Insecurity;
+use crate::{Insecurity, PskMark};
 
 /// The beginning of a negotiation, which a [`Prelude`] has exchanged. The session of the connection
 /// continues behind it.
@@ -14,6 +14,8 @@ pub struct Opening {
     /// Bytes that the peer has sent before, which the session has to know. The protocol defines
     /// their form.
     pub heard: Box<[u8]>,
+    /// The mark of the pre-shared key that the peer has proven; `None` without one.
+    pub proven: Option<PskMark>,
 }
 
 /// The continuation of a connection after its prelude.

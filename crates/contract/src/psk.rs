@@ -13,6 +13,11 @@ pub enum PskHash {
     Sha384,
 }
 
+/// A mark of the configured key that a [`Psk`] is derived from: while it is configured, the
+/// connections that have proven the derived key may begin sessions. It reveals nothing of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PskMark(pub u64);
+
 /// A pre-shared key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
@@ -20,6 +25,8 @@ pub struct Psk {
     pub hash: PskHash,
     /// The key.
     pub key: Box<[u8]>,
+    /// The mark of the configured key.
+    pub mark: PskMark,
 }
 
 impl fmt::Debug for Psk {

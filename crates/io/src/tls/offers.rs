@@ -75,10 +75,10 @@ impl Known {
         }
     }
 
-    /// Returns the identity of the chosen key; `None` before the choice, and for a client.
-    pub(super) fn chosen(&self) -> Option<&[u8]> {
+    /// Returns the chosen key and its identity; `None` before the choice, and for a client.
+    pub(super) fn chosen(&self) -> Option<(&[u8], &Psk)> {
         match self {
-            Known::Meant { identity, .. } => Some(identity),
+            Known::Meant { identity, psks, attempt } => Some((identity, psks.get(*attempt)?)),
             _ => None,
         }
     }
@@ -139,12 +139,14 @@ fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::PskMark;
 
     struct Two;
 
     impl PskBook for Two {
         fn find(&self, identity: &[u8]) -> Vec<Psk> {
-            let psk = |n: u8| Psk { hash: PskHash::Sha384, key: [n; 48].into() };
+            let psk =
+                |n: u8| Psk { hash: PskHash::Sha384, key: [n; 48].into(), mark: PskMark(n.into()) };
             if identity == b"known" { vec![psk(1), psk(2)] } else { Vec::new() }
         }
     }
@@ -160,7 +162,7 @@ mod tests {
         let mut known = Known::Book(Arc::new(Two));
         let offered = extension(&[b"unknown", b"known", b"other"]);
         assert_eq!(known.choose(&offered), Ok(PskHash::Sha384));
-        assert_eq!(known.chosen(), Some(&b"known"[..]));
+        assert_eq!(known.chosen().unwrap().0, b"known");
         assert_eq!(known.key_of(b"known").unwrap().key[0], 1);
         assert!(known.key_of(b"unknown").is_none());
         let mut next = known.next().unwrap();

@@ -113,9 +113,10 @@ impl PskHandshake {
         };
         let secret =
             |bytes: Option<Vec<u8>>| TrafficSecret::new(hash, bytes.ok_or(Insecurity::Internal)?);
-        let opening = known
-            .chosen()
-            .map(|identity| Box::new(Opening { is_secured: true, heard: identity.into() }));
+        let opening = known.chosen().map(|(identity, psk)| {
+            let (heard, proven) = (identity.into(), Some(psk.mark));
+            Box::new(Opening { is_secured: true, heard, proven })
+        });
         Ok((Secured::of_secrets(secret(sent)?, secret(received)?, opening.is_none())?, opening))
     }
 }

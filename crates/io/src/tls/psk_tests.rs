@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use contract::{Insecurity, Protocol, Psk, PskBook, PskHash};
+use contract::{Insecurity, Protocol, Psk, PskBook, PskHash, PskMark};
 
 use super::certificate::{ServerTls, TlsPolicy};
 use super::handshake::{Before, Handshake, Progress, Side};
@@ -33,7 +33,7 @@ fn psk(number: u8) -> Psk {
         3 => (PskHash::Sha384, 48),
         _ => (PskHash::Sha256, 32),
     };
-    Psk { hash, key: vec![number; bytes].into() }
+    Psk { hash, key: vec![number; bytes].into(), mark: PskMark(number.into()) }
 }
 
 /// Returns the TLS settings of a server with [`Keys`]; `None`, and says so, without OpenSSL.

@@ -74,7 +74,7 @@ impl ServerPrelude {
         }
         if !self.is_required && (kind != OptionKind::STARTTLS || !self.is_fixed) {
             let heard = [&self.flags[..], &self.gathered].concat().into();
-            return Ok(Some(Passage::Plain(Opening { is_secured: false, heard })));
+            return Ok(Some(Passage::Plain(Opening { heard, ..Opening::default() })));
         }
         self.taken = self.taken.saturating_add(HEAD).saturating_add(bytes);
         if self.taken > OPTIONS_BYTES_MAX {
@@ -104,7 +104,8 @@ impl ServerPrelude {
             OptionKind::STARTTLS if is_bare => {
                 reply(OptionReply::ACK);
                 let heard = self.flags.into();
-                return Ok(Some(Passage::Secure(Opening { is_secured: true, heard })));
+                let opening = Opening { is_secured: true, heard, proven: None };
+                return Ok(Some(Passage::Secure(opening)));
             }
             OptionKind::STARTTLS => reply(OptionReply::INVALID),
             OptionKind::ABORT => {

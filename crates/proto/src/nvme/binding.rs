@@ -5,9 +5,11 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use contract::{Command, ConnId, NamespaceId, TenantId};
+use contract::{Command, ConnId, NamespaceId, PskMark, TenantId};
 use wire::nvme::{CommandId, Completion, Status};
 use zerocopy::little_endian::{U16, U64};
+
+use super::config::PortId;
 
 /// The worker and connection that a queue lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +21,24 @@ pub struct Place {
     pub conn: ConnId,
     /// The source address, by which failed authentications are counted; `None` means not to count.
     pub address: Option<IpAddr>,
+}
+
+/// The origin of a Connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The port (listener) by which the connection came.
+    pub port: PortId,
+    /// The worker and connection that the queue will live on.
+    pub place: Place,
+    /// The mark of the key that the peer has proven in the handshake of TLS; `None` without TLS.
+    pub proven: Option<PskMark>,
+}
+
+impl Origin {
+    /// Returns the origin of a connection without TLS.
+    pub fn plain(port: PortId, place: Place) -> Origin {
+        Origin { port, place, proven: None }
+    }
 }
 
 /// The outcome of a command, before the queue adds its head pointer.

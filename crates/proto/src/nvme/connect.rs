@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use contract::{Fence, Instant};
+use contract::{Fence, Instant, PskMark};
 use wire::nvme::{
     CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData,
     FABRICS_OPCODE, FabricsKind, Status, Submission,
@@ -12,8 +12,8 @@ use wire::nvme::{
 use zerocopy::FromBytes;
 
 use super::auth::transaction::Transaction;
-use super::binding::{Answer, Place};
-use super::config::{HostId, Nqn, PortId};
+use super::binding::{Answer, Origin};
+use super::config::{HostId, Nqn};
 use super::controller::{Controller, PROOF_LIMIT};
 use super::counts::Counts;
 use super::data;
@@ -72,14 +72,13 @@ struct Who {
 /// succeeded.
 pub(super) fn connect(
     state: &mut State,
-    port: PortId,
-    place: Place,
+    origin: Origin,
     entry: &Submission,
     payload: &[u8],
     now: Instant,
 ) -> (Answer, Option<Made>) {
     let cid = entry.cid.get();
-    match try_connect(state, port, place, entry, payload, now) {
+    match try_connect(state, origin, entry, payload, now) {
         Ok(made) => {
             let must_prove = !made.proven.load(Ordering::Acquire);
             let authenticate = if must_prove { AUTHENTICATION_REQUIRED } else { 0 };
@@ -92,8 +91,7 @@ pub(super) fn connect(
 
 fn try_connect(
     state: &mut State,
-    port: PortId,
-    place: Place,
+    origin: Origin,
     entry: &Submission,
     payload: &[u8],
     now: Instant,
@@ -114,10 +112,13 @@ fn try_connect(
         return Err(QUEUE_SIZE.into());
     }
     let who = who(connect)?;
+    if !has_proven(state, &who.host, origin.proven) {
+        return Err(Status::CONNECT_INVALID_HOST.dnr().into());
+    }
     let who_host = who.host.clone();
     let (kind, link) = match command.queue.get() {
-        0 => admit_host(state, port, who, command.keep_alive_ms.get(), now)?,
-        queue => admit_queue(state, port, &who, queue)?,
+        0 => admit_host(state, origin, who, command.keep_alive_ms.get(), now)?,
+        queue => admit_queue(state, origin, &who, queue)?,
     };
     let must_prove = kind == Kind::Io && state.inventory.has_key(&who_host);
     let controller = state.controllers.get_mut(link.cntlid).map_err(Refused::from)?;
@@ -135,16 +136,22 @@ fn try_connect(
     let record = Record {
         must_prove,
         prove_by: now + PROOF_LIMIT,
-        ..made.record(place, Transaction::new(), now)
+        ..made.record(origin.place, Transaction::new(), now)
     };
     controller.queues.insert(made.id, record);
     Ok(made)
 }
 
+/// Returns `true` if the host still has the key that its connection has proven in the handshake of
+/// TLS, or if there was none: a key may have been replaced since.
+fn has_proven(state: &State, host: &Nqn, proven: Option<PskMark>) -> bool {
+    proven.is_none_or(|mark| state.inventory.tls_keys(host).any(|key| key.mark() == mark))
+}
+
 /// Admits an admin queue by creating a controller.
 fn admit_host(
     state: &mut State,
-    port: PortId,
+    Origin { port, proven, .. }: Origin,
     who: Who,
     keep_alive_ms: u32,
     now: Instant,
@@ -170,7 +177,8 @@ fn admit_host(
     let cntlid = controllers.new_cntlid(inventory.limits().controllers_max, is_taken);
     let cntlid = cntlid.ok_or(Status::CONNECT_BUSY)?;
     let Who { host, host_id, subsystem, .. } = who;
-    let association = Association { kind, subsystem, port, host, host_id };
+    let association =
+        Association { kind, subsystem, port, host, host_id, is_secured: proven.is_some() };
     let kin = families.kin_of(&association);
     let mut controller = Controller::new(cntlid, association, kin, now);
     controller.set_keep_alive(keep_alive_ms, now);
@@ -181,10 +189,10 @@ fn admit_host(
 
 /// Admits an I/O queue of a controller that the same host created through the same port. A
 /// controller of another host counts as absent, so that hosts cannot find out which controllers
-/// exist.
+/// exist. A controller that was created over TLS has no queue without it.
 fn admit_queue(
     state: &State,
-    port: PortId,
+    Origin { port, proven, .. }: Origin,
     who: &Who,
     queue: u16,
 ) -> Result<(Kind, Arc<Link>), Refused> {
@@ -196,6 +204,9 @@ fn admit_queue(
     }
     if controller.association.host_id != who.host_id {
         return Err(HOST_ID.into());
+    }
+    if controller.association.is_secured && proven.is_none() {
+        return Err(Status::CONNECT_INVALID_HOST.dnr().into());
     }
     if controller.association.port != port {
         return Err(CNTLID.into());

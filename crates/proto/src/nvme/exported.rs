@@ -182,6 +182,8 @@ impl ExportedController {
                 port: PortId(input.u16()?),
                 host: take_host(input)?,
                 host_id: HostId(input.array()?),
+                // Connections over TLS end with the process that has them.
+                is_secured: false,
             },
             is_last: input.flag("host")?,
             configuration: Configuration(input.u32()?),

@@ -10,9 +10,9 @@ use wire::nvme::{Completion, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
 
-use super::binding::{Action, Place};
+use super::binding::{Action, Origin, Place};
 use super::call::{self, Call, Done};
-use super::config::{Config, PortId, Refusal};
+use super::config::{Config, Refusal};
 use super::entrance::{Busy, Entrance, Environment};
 use super::link::View;
 use super::psk::{TlsIdentity, TlsKey};
@@ -62,14 +62,14 @@ impl Fabric {
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
     pub fn connect(
         self: &Arc<Fabric>,
-        port: PortId,
-        place: Place,
+        origin: Origin,
         entry: &Submission,
         payload: &[u8],
         now: Instant,
     ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
+        let place = origin.place;
         let ((answer, made), is_sooner) = self.try_with(place.worker, |state| {
-            let connected = connect::connect(state, port, place, entry, payload, now);
+            let connected = connect::connect(state, origin, entry, payload, now);
             (connected, self.entrance.expire(state, now))
         })?;
         self.entrance.wake_timer(is_sooner);

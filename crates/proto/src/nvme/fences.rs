@@ -147,6 +147,7 @@ mod tests {
             port: PortId(1),
             host: Nqn::new(&format!("nqn.2026-01.io.x:h{n}")).unwrap(),
             host_id: HostId([id; 16]),
+            is_secured: false,
         };
         let fence = Fence::among(families.kin_of(&association(0, 1)));
         assert_eq!(fence.start(0, 0), Start::Started);

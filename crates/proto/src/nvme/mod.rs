@@ -71,7 +71,7 @@ mod reservation_transfer;
 mod reservations;
 mod state;
 
-pub use binding::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};
+pub use binding::{Action, Answer, CloseReason, Fused, Io, Origin, Outcome, Place, Step};
 pub(crate) use call::PAYLOAD_BYTES_MAX;
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,

@@ -30,6 +30,8 @@ pub(super) struct Association {
     pub(super) port: PortId,
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
+    /// `true` if the controller was created over TLS, so that its queues need it.
+    pub(super) is_secured: bool,
 }
 
 /// The counts of a queue, shared with its controller's record.

@@ -9,7 +9,7 @@ use core::net::IpAddr;
 
 use contract::{
     Command, ConnId, Event, Expected, Fatal, Fence, Fenced, FrameHead, Instant, Movable, Opening,
-    Reply, Request, Session, Slot, Speaks, Status, Tag, TenantId,
+    PskMark, Reply, Request, Session, Slot, Speaks, Status, Tag, TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -51,6 +51,14 @@ struct Peer {
     is_let_in: bool,
     /// The names for which the peer has proven a key of TLS; `None` without TLS.
     identity: Option<Box<TlsIdentity>>,
+    /// The mark of that key.
+    proven: Option<PskMark>,
+}
+
+impl Peer {
+    fn new(port: PortId, conn: ConnId) -> Peer {
+        Peer { port, conn, address: None, is_let_in: true, identity: None, proven: None }
+    }
 }
 
 /// The queue of a migrated session, until its controller knows the session's new connection.
@@ -164,7 +172,7 @@ impl ControllerSession {
     pub fn new(desk: Rc<WorkerFabric>, port: PortId, conn: ConnId) -> Self {
         ControllerSession {
             desk,
-            peer: Peer { port, conn, address: None, is_let_in: true, identity: None },
+            peer: Peer::new(port, conn),
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
             style: Style::PLAIN,
@@ -196,11 +204,12 @@ impl ControllerSession {
     }
 
     /// Sets what a connection over TLS began with: the identity of the peer's key. The peer has to
-    /// connect by the names in it.
+    /// connect by the names in it, while its host has that key.
     pub fn after(mut self, opening: &Opening) -> Self {
         let identity = TlsIdentity::parse(&opening.heard);
         self.peer.is_let_in &= identity.is_some();
         self.peer.identity = identity.map(Box::new);
+        self.peer.proven = opening.proven;
         self
     }
 

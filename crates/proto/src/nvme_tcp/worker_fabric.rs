@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::IpAddr;
 
-use contract::{ConnId, Instant};
+use contract::{ConnId, Instant, PskMark};
 use wire::nvme::{Completion, Submission};
 
-use crate::nvme::{Action, Busy, Fabric, Held, Place, PortId, Queue};
+use crate::nvme::{Action, Busy, Fabric, Held, Origin, Place, PortId, Queue};
 
 /// A worker's access to the fabric, which distributes the fabric's actions to the worker's
 /// sessions.
@@ -168,13 +168,13 @@ impl WorkerFabric {
     /// Creates the queue of a connection; see [`Fabric::connect`].
     pub(super) fn connect(
         &self,
-        port: PortId,
+        (port, proven): (PortId, Option<PskMark>),
         (conn, address): (ConnId, Option<IpAddr>),
         entry: &Submission,
         payload: &[u8],
         now: Instant,
     ) -> Result<Result<(Queue, Completion), Completion>, Busy> {
         let place = Place { worker: self.worker, conn, address };
-        self.fabric.connect(port, place, entry, payload, now)
+        self.fabric.connect(Origin { port, place, proven }, entry, payload, now)
     }
 }

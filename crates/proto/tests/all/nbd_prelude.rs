@@ -52,7 +52,7 @@ fn server(is_required: bool, options: &[Vec<u8>]) -> (Vec<OptionReply>, Outcome<
 }
 
 fn secured() -> Result<Option<Passage>, Insecurity> {
-    Ok(Some(Passage::Secure(Opening { is_secured: true, heard: FLAGS.into() })))
+    Ok(Some(Passage::Secure(Opening { is_secured: true, heard: FLAGS.into(), proven: None })))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use nearflash_proto::nvme::auth::{
     Response, Secret, augmented,
 };
 use nearflash_proto::nvme::{
-    Action, CloseReason, Config, Host as Known, Outcome, Place, Queue, Step,
+    Action, CloseReason, Config, Host as Known, Origin, Outcome, Place, Queue, Step,
 };
 use std::sync::Arc;
 use wire::nvme::{
@@ -182,7 +182,9 @@ fn unproven(fabric: &Fabric) -> Session {
     let data: ConnectData = connect_data(&host(1), SUBSYSTEM, 0xffff);
     let port = nearflash_proto::nvme::PortId(1);
     let at = place(1, 50);
-    let probe = fabric.connect(port, at, entry.entry(), data.as_bytes(), Instant::ZERO).unwrap();
+    let probe = fabric
+        .connect(Origin::plain(port, at), entry.entry(), data.as_bytes(), Instant::ZERO)
+        .unwrap();
     assert_eq!(probe.unwrap().1.result.get() >> 16, 2, "authentication is required");
     open(fabric, &host(1), SUBSYSTEM, 1, place(0, 0)).unwrap()
 }

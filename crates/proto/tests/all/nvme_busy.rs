@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::nvme_host::{Session, config, connect_data, connect_entry, fabric, host, place};
 use crate::nvme_tcp_pair::{Pair, ranged};
 use contract::{ConnId, Instant, Status as Ended};
-use nearflash_proto::nvme::{Busy, Fabric, Outcome, PortId, Step};
+use nearflash_proto::nvme::{Busy, Fabric, Origin, Outcome, PortId, Step};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, WorkerFabric};
 use wire::nvme::{AdminOpcode, NvmOpcode, Status, Submission};
 use zerocopy::IntoBytes;
@@ -31,7 +31,9 @@ fn change(fabric: &Fabric, is_charged: bool) {
 fn a_connect_is_repeated() {
     let fabric = fabric(&config());
     let (entry, data) = (connect_entry(0, 32, 0), connect_data(&host(1), SUBSYSTEM, 0xffff));
-    let connect = || fabric.connect(PortId(1), place(0, 0), entry.entry(), data.as_bytes(), NOW);
+    let connect = || {
+        fabric.connect(Origin::plain(PortId(1), place(0, 0)), entry.entry(), data.as_bytes(), NOW)
+    };
     let busy = fabric.shut_while(|| {
         let busy = connect();
         assert!(fabric.has_rung(0) && !fabric.has_rung(1) && fabric.wake_at(0).is_none());

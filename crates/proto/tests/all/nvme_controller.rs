@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::nvme_host::*;
 use contract::{Command, Geometry, Instant, Range, Status as Ended};
-use nearflash_proto::nvme::{Action, CloseReason, Fused, Hosts, Io, Outcome, PortId, Step};
+use nearflash_proto::nvme::{Action, CloseReason, Fused, Hosts, Io, Origin, Outcome, PortId, Step};
 use wire::nvme::{
     AdminOpcode, AnaState, DiscardRange, DiscoveryEntry, DiscoveryHeader, ErrorEntry, Event,
     Feature, Fuse, IdentifyCns, IdentifyController, IdentifyNamespace, IdentifyNamespaceCommon,
@@ -302,7 +302,9 @@ fn connects_that_cannot_be_say_why() {
     let join = |data: &wire::nvme::ConnectData, size: u16| {
         let entry = connect_entry(2, size, 0);
         let (port, at) = (PortId(1), place(0, 4));
-        let done = fabric.connect(port, at, entry.entry(), data.as_bytes(), Instant::ZERO).unwrap();
+        let done = fabric
+            .connect(Origin::plain(port, at), entry.entry(), data.as_bytes(), Instant::ZERO)
+            .unwrap();
         let done = done.map(drop).unwrap_err();
         (done.status(), done.result.get())
     };
@@ -326,7 +328,9 @@ fn a_silent_host_loses_its_controller() {
     let entry = connect_entry(0, 32, 5000);
     let data = connect_data(&host(1), SUBSYSTEM, 0xffff);
     let (port, now) = (PortId(1), Instant::ZERO);
-    let connected = fabric.connect(port, place(1, 1), entry.entry(), data.as_bytes(), now).unwrap();
+    let connected = fabric
+        .connect(Origin::plain(port, place(1, 1)), entry.entry(), data.as_bytes(), now)
+        .unwrap();
     let (mut admin, _) = connected.unwrap();
     assert_eq!(fabric.wake_at(0), Some(at(1250)), "it looks four times in a timeout");
     assert_eq!(fabric.wake_at(1), None);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::nvme_host::*;
 use contract::{Command, Instant, NamespaceId, Status as Ended};
-use nearflash_proto::nvme::{Fabric, Hosts, Outcome, Place, PortId, Queue, Step};
+use nearflash_proto::nvme::{Fabric, Hosts, Origin, Outcome, Place, PortId, Queue, Step};
 use wire::nvme::{
     AdminOpcode, AnaState, DiscoveryHeader, FABRICS_OPCODE, FabricsKind, Feature, LogPage,
     NvmOpcode, Property, PropertyCommand, ReservationKind, SglDescriptor, Status, Submission,
@@ -213,7 +213,7 @@ fn join(session: &Session, cntlid: u16) -> String {
         let at = place(0, 50);
         let joined = session
             .fabric
-            .connect(PortId(port), at, entry.entry(), data.as_bytes(), Instant::ZERO)
+            .connect(Origin::plain(PortId(port), at), entry.entry(), data.as_bytes(), Instant::ZERO)
             .unwrap();
         let done = joined.map(drop).unwrap_err();
         all += &format!("{cntlid} {subsystem} {port}: {:?} {}; ", done.status(), done.result.get());
@@ -407,8 +407,9 @@ fn what_discovery_tells_is_numbered_by_its_changes() {
     let generation = |who: &Host, millis: u64| {
         let (entry, data) = (connect_entry(0, 32, 0), connect_data(who, DISCOVERY, 0xffff));
         let (here, now) = (place(0, 70), at(millis));
-        let connected =
-            fabric.connect(PortId(1), here, entry.entry(), data.as_bytes(), now).unwrap();
+        let connected = fabric
+            .connect(Origin::plain(PortId(1), here), entry.entry(), data.as_bytes(), now)
+            .unwrap();
         let (mut admin, _) = connected.expect("it connects");
         let enable = PropertyCommand {
             opcode: FABRICS_OPCODE,

@@ -3,7 +3,7 @@
 
 use contract::{Fatal, Psk};
 use nearflash_proto::nvme::psk::{TlsIdentity, TlsKey};
-use nearflash_proto::nvme::{Config, Host as Known, Security, psks};
+use nearflash_proto::nvme::{Config, Host as Known, Origin, PortId, Security, psks};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
 use wire::nvme::{Completion, ConnectData, DiscoveryEntry, LogPage, SecureChannel, Status};
 use zerocopy::{FromBytes, IntoBytes};
@@ -106,6 +106,43 @@ fn a_fabric_knows_the_keys_of_its_hosts_alone() {
     assert_eq!(psks(&one, old.identity.as_bytes()), []);
     assert_eq!(psks(&one, zero.replace("host1", "host2").as_bytes()), []);
     assert_eq!(psks(&one, b"nonsense"), []);
+}
+
+/// Returns the origin of a connection over TLS with this key, for the first host.
+fn over_tls(byte: u8, conn: u32) -> Origin {
+    let who = TlsIdentity::new(&host(1).nqn, SUBSYSTEM).unwrap();
+    let proven = Some(key(byte).offered(&who).psk.mark);
+    Origin { proven, ..Origin::plain(PortId(1), place(0, conn)) }
+}
+
+#[test]
+fn a_key_that_was_replaced_connects_nobody() {
+    let fabric = fabric(&with_keys(Some(key(1)), None));
+    let connected = |byte: u8, conn| {
+        let opened = open_from(&fabric, &host(1), SUBSYSTEM, over_tls(byte, conn));
+        opened.map(drop).map_err(|completion| completion.status().plain())
+    };
+    let refused = Err(Status::CONNECT_INVALID_HOST);
+    assert_eq!([connected(1, 0), connected(2, 1)], [Ok(()), refused]);
+    // Both are good while the new key replaces the old one.
+    let known = |config: Config| config.hosts[0].clone();
+    fabric.set_host(known(with_keys(Some(key(2)), Some(key(1))))).unwrap();
+    assert_eq!([connected(1, 2), connected(2, 3)], [Ok(()), Ok(())]);
+    fabric.set_host(known(with_keys(Some(key(2)), None))).unwrap();
+    assert_eq!([connected(1, 4), connected(2, 5)], [refused, Ok(())]);
+}
+
+#[test]
+fn a_controller_that_was_created_over_tls_has_no_queue_without_it() {
+    let fabric = fabric(&with_keys(Some(key(1)), None));
+    let mut session = open_from(&fabric, &host(1), SUBSYSTEM, over_tls(1, 0)).unwrap();
+    session.enable();
+    let refused = session.io(1, place(0, 1)).unwrap_err();
+    assert_eq!(refused.status().plain(), Status::CONNECT_INVALID_HOST);
+    assert!(session.io_from(1, over_tls(1, 2)).is_ok());
+    // A host that began without TLS may add it.
+    let plain = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 3));
+    assert!(plain.io(1, place(0, 4)).is_ok() && plain.io_from(2, over_tls(1, 5)).is_ok());
 }
 
 #[test]

@@ -103,7 +103,7 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
     let devices = &[device.as_str()];
     let plan = Plan { devices, listeners: 1, options: "&tls=required", more: &more };
     let mut pair = Pair::of(context, &plan)?;
-    let host = Host::start(&mut pair, programs)?;
+    let host = TlsHost::start(&mut pair, programs)?;
     let rounds = if context.quick { 1 } else { 2 };
     host.connect(&mut pair, first, 1)?;
     let checked = pair.guest.must(&load("io_uring", "randwrite", AMOUNT), LATER);
@@ -141,16 +141,16 @@ pub(in super::super) fn connect(context: &Context) -> Result<Verdict, String> {
 }
 
 /// The host's side in the guest: its handshake daemon runs.
-struct Host {
+struct TlsHost {
     programs: Programs,
     /// The words that run `nvme`.
     nvme: String,
 }
 
-impl Host {
+impl TlsHost {
     /// Starts the handshake daemon in the guest, and waits until the kernel can hand handshakes to
     /// it.
-    fn start(pair: &mut Pair, programs: Programs) -> Result<Host, String> {
+    fn start(pair: &mut Pair, programs: Programs) -> Result<TlsHost, String> {
         let (daemon, nvme) = (programs.run("usr/sbin/tlshd"), programs.run("usr/sbin/nvme"));
         pair.must("modprobe tls")?;
         pair.must(
@@ -165,7 +165,7 @@ impl Host {
                sleep 0.05; \
              done; exit 1",
         )?;
-        Ok(Host { programs, nvme })
+        Ok(TlsHost { programs, nvme })
     }
 
     /// Puts a key into the kernel's keyring for NVMe, under the identity of this version.

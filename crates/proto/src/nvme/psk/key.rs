@@ -8,7 +8,7 @@ use core::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::{Psk, PskHash};
+use contract::{Psk, PskHash, PskMark};
 use crc::crc32;
 use subtle::ConstantTimeEq;
 
@@ -179,7 +179,16 @@ impl TlsKey {
         };
         let context = context.as_bytes();
         let key = labels.derive(hash, &retained, b"nvme-tls-psk", context, bytes)?;
-        Some(Offer { identity, psk: Psk { hash: of_tls, key: key.into() } })
+        let mark = self.mark();
+        Some(Offer { identity, psk: Psk { hash: of_tls, key: key.into(), mark } })
+    }
+
+    /// Returns the mark of the key, by which a session finds out whether its host still has it.
+    pub(crate) fn mark(&self) -> PskMark {
+        let retain = [self.retain.map_or(0, Hash::id)];
+        let digest = Hash::Sha256.keyed(&self.key, &[b"nearflash mark ", &retain]);
+        let first = digest.first_chunk().expect("a digest has 32 bytes");
+        PskMark(u64::from_le_bytes(*first))
     }
 }
 

@@ -138,7 +138,8 @@ impl ControllerSession {
             return Executed::Last;
         }
         let from = (self.peer.conn, self.peer.address);
-        let connected = self.desk.connect(self.peer.port, from, &own.entry, &own.payload, now);
+        let by = (self.peer.port, self.peer.proven);
+        let connected = self.desk.connect(by, from, &own.entry, &own.payload, now);
         let Ok(connected) = connected else { return Executed::Busy };
         let completion = match connected {
             Ok((queue, completion)) => {

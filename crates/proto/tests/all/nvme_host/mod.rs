@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::{ConnId, Geometry, Instant, NamespaceId};
 use nearflash_proto::nvme::{
     Action, Answer, Config, Environment, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn,
-    Outcome, Place, Port, PortId, Queue, Security, Step, Subsystem,
+    Origin, Outcome, Place, Port, PortId, Queue, Security, Step, Subsystem,
 };
 use wire::nvme::{
     AUTH_PROTOCOL, AddressFamily, AdminOpcode, AuthCommand, Completion, ConnectCommand,
@@ -202,12 +202,21 @@ pub fn open(
     port: u16,
     place: Place,
 ) -> Result<Session, Completion> {
+    open_from(fabric, host, subsystem, Origin::plain(PortId(port), place))
+}
+
+/// Connects an admin queue from an origin.
+pub fn open_from(
+    fabric: &Arc<Fabric>,
+    host: &Host,
+    subsystem: &str,
+    origin: Origin,
+) -> Result<Session, Completion> {
     let entry = connect_entry(0, 32, 0);
     let data = connect_data(host, subsystem, 0xffff);
-    let port = PortId(port);
+    let Origin { port, place, .. } = origin;
     let now = Instant::ZERO;
-    let (admin, done) =
-        fabric.connect(port, place, entry.entry(), data.as_bytes(), now).unwrap()?;
+    let (admin, done) = fabric.connect(origin, entry.entry(), data.as_bytes(), now).unwrap()?;
     assert!(done.status().is_ok());
     assert_eq!(done.result.get() as u16, admin.cntlid());
     let subsystem = subsystem.to_owned();
@@ -250,12 +259,15 @@ impl Session {
 
     /// Connects an I/O queue of the controller. Returns the completion if it is refused.
     pub fn io(&self, queue: u16, place: Place) -> Result<Queue, Completion> {
+        self.io_from(queue, Origin::plain(self.port, place))
+    }
+
+    /// Connects an I/O queue of the controller from an origin.
+    pub fn io_from(&self, queue: u16, origin: Origin) -> Result<Queue, Completion> {
         let entry = connect_entry(queue, 32, 0);
         let data = connect_data(&self.host, &self.subsystem, self.admin.cntlid());
-        let connected = self
-            .fabric
-            .connect(self.port, place, entry.entry(), data.as_bytes(), Instant::ZERO)
-            .unwrap();
+        let connected =
+            self.fabric.connect(origin, entry.entry(), data.as_bytes(), Instant::ZERO).unwrap();
         connected.map(|(queue, done)| {
             assert!(done.status().is_ok());
             queue

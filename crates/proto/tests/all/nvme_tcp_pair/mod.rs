@@ -98,7 +98,8 @@ impl Target {
 
     /// Makes the connection one over TLS, which began with the key of this identity.
     pub fn secured(self, identity: &str) -> Target {
-        let opening = Opening { is_secured: true, heard: identity.as_bytes().into() };
+        let heard = identity.as_bytes().into();
+        let opening = Opening { is_secured: true, heard, proven: None };
         Target { session: self.session.after(&opening), ..self }
     }
 
