@@ -6,9 +6,12 @@
 use core::fmt;
 use core::str::FromStr;
 
-use contract::EtherAddress;
+use contract::{EtherAddress, PacketReading};
 
 use crate::Version;
+
+/// Maximum number of lanes that an address names.
+const LANES_MAX: usize = PacketReading::LANES_MAX;
 
 /// The address of a server, in its text form. Parsing does not look up the host's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +75,9 @@ impl Address {
 pub enum ServerEndpoint {
     /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
     Network(String),
-    /// A network endpoint that receives packets over UDP, `HOST:PORT`.
-    Packets(String),
+    /// A network endpoint that receives packets over UDP: `HOST:PORT` of each of its lanes that the
+    /// address names, one or several.
+    Packets(Vec<String>),
     /// The path of a Unix socket.
     Unix(String),
     /// A port at a network card of the local segment, `INTERFACE/MAC`.
@@ -91,6 +95,9 @@ impl ServerEndpoint {
     fn take(&mut self, key: &str, value: &str) -> bool {
         match self {
             ServerEndpoint::Ethernet(at) => at.take(key, value),
+            ServerEndpoint::Packets(lanes) if key == "also" && lanes.len() < LANES_MAX => {
+                network(value).map(|lane| lanes.push(lane)).is_ok()
+            }
             _ => false,
         }
     }
@@ -100,7 +107,7 @@ impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
-            ServerEndpoint::Packets(host_and_port) => write!(f, "reflex+udp://{host_and_port}"),
+            ServerEndpoint::Packets(lanes) => write!(f, "reflex+udp://{}", lanes[0]),
             ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
             ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.place()),
         }
@@ -142,7 +149,7 @@ impl fmt::Display for AddressError {
                 write!(
                     f,
                     "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// and \
-                     reflex+eth:// also key=FILE, of reflex+eth:// also port=N, window=N and \
+                     reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT, of reflex+eth:// also port=N, window=N and \
                      via=xdp|native|packet, and of reflexs:// also ca=FILE, fingerprint=SHA256 and \
                      name=NAME, separated by `&`"
                 )
@@ -165,7 +172,7 @@ impl FromStr for Address {
             trust = Some(Trust::default());
             ServerEndpoint::Network(network(host)?)
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
-            ServerEndpoint::Packets(network(host)?)
+            ServerEndpoint::Packets(vec![network(host)?])
         } else if let Some(place) = place.strip_prefix("reflex+eth://") {
             let at = place.parse().ok().filter(|at: &EtherAddress| at.mac.is_some());
             ServerEndpoint::Ethernet(at.ok_or(AddressError::Ethernet)?)
@@ -229,13 +236,15 @@ impl fmt::Display for Address {
             ("key", self.key.clone()),
         ];
         let trusted = trusted.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-        let ether = match &self.place {
-            ServerEndpoint::Ethernet(at) => Some(at.options()),
-            _ => None,
+        let of_place: Vec<_> = match &self.place {
+            ServerEndpoint::Ethernet(at) => at.options().collect(),
+            ServerEndpoint::Packets(lanes) => {
+                lanes[1..].iter().map(|lane| ("also", lane.clone())).collect()
+            }
+            _ => Vec::new(),
         };
-        let ether: Vec<_> = ether.into_iter().flatten().collect();
-        let ether = ether.iter().map(|(key, value)| (*key, value.as_str()));
-        for (n, (key, value)) in version.into_iter().chain(ether).chain(trusted).enumerate() {
+        let of_place = of_place.iter().map(|(key, value)| (*key, value.as_str()));
+        for (n, (key, value)) in version.into_iter().chain(of_place).chain(trusted).enumerate() {
             let before = if n == 0 { '?' } else { '&' };
             write!(f, "{before}{key}={value}")?;
         }
@@ -256,6 +265,7 @@ mod tests {
             "reflex+udp://host:1",
             "reflex+udp://[::1]:7420?v=1",
             "reflex+udp://host:1?v=1&key=/etc/packet.key",
+            "reflex+udp://host:1?v=1&also=other:2&also=[::1]:3&key=/etc/packet.key",
             "reflex+eth://eth1/02:00:00:00:00:02",
             "reflex+eth://eth1/02:00:00:00:00:02?v=1&port=7421&key=/etc/packet.key",
             "reflex+unix:/run/a.sock",
@@ -290,6 +300,11 @@ mod tests {
         }
         let ether = "reflex+eth://eth1/02:00:00:00:00:02?port=0";
         assert_eq!(error(ether), AddressError::Query("port=0".to_owned()));
+        let also = "also=a:1&also=b:2&also=c:3&also=d:4";
+        for bad in ["also=other", also] {
+            let error = error(&format!("reflex+udp://h:1?{bad}"));
+            assert_eq!(error, AddressError::Query(bad.to_owned()));
+        }
         assert_eq!(error("reflexs://h"), AddressError::Port);
         let name = |text: &str| text.parse::<Address>().unwrap().certified_name().to_owned();
         assert_eq!([name("reflexs://h:1"), name("reflexs://h:1?name=n")], ["h", "n"]);

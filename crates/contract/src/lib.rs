@@ -67,7 +67,7 @@ pub use mailbox::{
 };
 pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
-pub use packet_meter::PacketReading;
+pub use packet_meter::{LaneReading, PacketReading};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const WORKERS_MAX: usize = 64;
 
 /// Number of counters that each worker has, as in [`PacketReading`].
-const COUNTERS: usize = 9;
+const COUNTERS: usize = 11 + 2 * PacketReading::LANES_MAX;
 
 /// The counters of a worker's packets, in total. All but the associations only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,21 +33,45 @@ pub struct PacketReading {
     pub too_many: u64,
     /// Current number of associations with clients.
     pub associations: u64,
+    /// Times that a path was left, since the client was silent there and not elsewhere.
+    pub paths_left: u64,
+    /// Times that a further path, or one that had been left, was proven.
+    pub paths_proven: u64,
+    /// The packets of each lane, in their order in the listener's URL.
+    pub lanes: [LaneReading; PacketReading::LANES_MAX],
+}
+
+/// The counters of the packets that one lane has carried, in total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneReading {
+    /// Packets that arrived from clients.
+    pub received: u64,
+    /// Packets that were sent to clients.
+    pub sent: u64,
 }
 
 impl PacketReading {
+    /// Maximum number of lanes of a listener.
+    pub const LANES_MAX: usize = 4;
+
     fn as_array(self) -> [u64; COUNTERS] {
-        let PacketReading { received, sent, resent, .. } = self;
+        let PacketReading { received, sent, resent, associations, .. } = self;
         let PacketReading { malformed, unknown, repeated, no_room, too_many, .. } = self;
+        let PacketReading { paths_left, paths_proven, lanes, .. } = self;
         let all = [received, sent, resent, malformed, unknown, repeated, no_room, too_many];
-        core::array::from_fn(|n| all.get(n).copied().unwrap_or(self.associations))
+        let mut all = all.into_iter().chain([associations, paths_left, paths_proven]);
+        let mut lanes = lanes.into_iter().flat_map(|lane| [lane.received, lane.sent]);
+        core::array::from_fn(|_| all.next().or_else(|| lanes.next()).unwrap_or(0))
     }
 
     /// Returns the counters summed over all workers of this process.
     pub fn of_process() -> PacketReading {
         let sum = |n: usize| METERS.iter().map(|meter| meter.0[n].load(Ordering::Relaxed)).sum();
-        let [received, sent, resent, malformed, unknown, repeated, no_room, too_many, associations] =
-            core::array::from_fn(sum);
+        let all: [u64; COUNTERS] = core::array::from_fn(sum);
+        let [received, sent, resent, malformed, unknown, repeated, no_room, too_many, rest @ ..] =
+            all;
+        let [associations, paths_left, paths_proven, lanes @ ..] = rest;
+        let lane = |n: usize| LaneReading { received: lanes[2 * n], sent: lanes[2 * n + 1] };
         PacketReading {
             received,
             sent,
@@ -58,6 +82,9 @@ impl PacketReading {
             no_room,
             too_many,
             associations,
+            paths_left,
+            paths_proven,
+            lanes: core::array::from_fn(lane),
         }
     }
 
@@ -92,6 +119,9 @@ mod tests {
             no_room: 7,
             too_many: 8,
             associations: 9,
+            paths_left: 10,
+            paths_proven: 11,
+            lanes: core::array::from_fn(|n| LaneReading { received: n as u64, sent: 2 }),
         };
         one.tell(0);
         PacketReading { received: 10, associations: 1, ..one }.tell(1);
@@ -100,5 +130,7 @@ mod tests {
         assert_eq!((all.received, all.sent, all.resent, all.associations), (11, 4, 6, 10));
         assert_eq!([all.malformed, all.unknown, all.repeated], [8, 10, 12]);
         assert_eq!([all.no_room, all.too_many], [14, 16]);
+        assert_eq!([all.paths_left, all.paths_proven], [20, 22]);
+        assert_eq!(all.lanes.map(|lane| (lane.received, lane.sent)), [0, 2, 4, 6].map(|n| (n, 4)));
     }
 }

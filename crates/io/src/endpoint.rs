@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use contract::{CloseReason, EtherAddress, Mac, Peer};
 use rustix::net::AddressFamily;
 
-use crate::Error;
+use crate::{Error, UdpLanes};
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,19 +22,20 @@ pub enum Endpoint {
     Internet(SocketAddr),
     /// The path of a Unix socket in this machine's file system.
     Unix(UnixPath),
-    /// An IP address and a port for messages in packets over UDP (docs/adr/0035-udp.md).
-    Packets(SocketAddr),
+    /// IP addresses and ports for messages in packets over UDP (docs/adr/0035-udp.md).
+    Packets(UdpLanes),
     /// A card and a port for messages in packets, in frames of Ethernet
     /// (docs/adr/0046-raw-ethernet.md).
     Ethernet(EtherAddress),
 }
 
 impl Endpoint {
-    /// Returns the endpoint's IP address and port; `None` if it is a Unix socket or in a segment of
+    /// Returns the endpoint's IP address and port, those of its first lane; `None` if it is a Unix socket or in a segment of
     /// Ethernet.
     pub fn internet(&self) -> Option<SocketAddr> {
         match self {
-            Endpoint::Internet(address) | Endpoint::Packets(address) => Some(*address),
+            Endpoint::Internet(address) => Some(*address),
+            Endpoint::Packets(lanes) => Some(lanes.first()),
             Endpoint::Unix(_) | Endpoint::Ethernet(_) => None,
         }
     }
@@ -42,7 +43,11 @@ impl Endpoint {
     /// Returns whether other machines may be able to reach the endpoint.
     pub fn is_exposed(&self) -> bool {
         let is_elsewhere = |address: SocketAddr| !address.ip().is_loopback();
-        matches!(self, Endpoint::Ethernet(_)) || self.internet().is_some_and(is_elsewhere)
+        match self {
+            Endpoint::Ethernet(_) => true,
+            Endpoint::Packets(lanes) => lanes.all().iter().copied().any(is_elsewhere),
+            other => other.internet().is_some_and(is_elsewhere),
+        }
     }
 
     /// Returns `true` if connections to the endpoint carry messages in packets, and `false` if they
@@ -64,7 +69,7 @@ impl Endpoint {
     pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
         match self {
             Endpoint::Internet(address) => Peer::Internet(*address),
-            Endpoint::Packets(address) => Peer::Packets(*address),
+            Endpoint::Packets(lanes) => Peer::Packets(lanes.first()),
             Endpoint::Ethernet(at) => {
                 Peer::Ethernet { mac: at.mac.unwrap_or(Mac([0; 6])), port: at.port }
             }
@@ -89,7 +94,8 @@ impl From<UnixPath> for Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Endpoint::Internet(address) | Endpoint::Packets(address) => address.fmt(f),
+            Endpoint::Internet(address) => address.fmt(f),
+            Endpoint::Packets(lanes) => lanes.fmt(f),
             Endpoint::Unix(path) => path.fmt(f),
             Endpoint::Ethernet(at) => at.fmt(f),
         }

@@ -43,6 +43,7 @@ mod taken;
 mod thrift;
 mod tls;
 pub mod ublk;
+mod udp_lanes;
 mod unix;
 mod uring;
 mod waker;
@@ -75,6 +76,7 @@ pub use sockets_config::SocketsConfig;
 pub use spread::Spread;
 pub use thrift::give_memory_back;
 pub use tls::{ClientTls, PreludeOf, ServerTls, TlsPolicy};
+pub use udp_lanes::UdpLanes;
 pub use waker::Waker;
 
 /// The sockets of a worker over io_uring.

@@ -16,7 +16,7 @@ use crate::lane::xdp::card::CardSocket;
 use crate::taken::Ports;
 use crate::tls::ServerTls;
 use crate::unix::{self, SocketFile};
-use crate::{Endpoint, Error, UnixPath};
+use crate::{Endpoint, Error, UdpLanes, UnixPath};
 
 /// Options of our TCP sockets.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +65,8 @@ pub struct Listener {
     pub(crate) socket: Arc<OwnedFd>,
     /// Further sockets at the address, which share the packets with the first.
     others: Vec<Arc<OwnedFd>>,
+    /// The listener's further lanes, each with its own sockets.
+    pub(crate) also: Vec<Listener>,
     /// The port at an Ethernet card; `None` for other listeners.
     pub(crate) door: Option<Box<Door>>,
     /// The AF_XDP socket of the card, if frames go that way.
@@ -150,17 +152,26 @@ impl Listener {
         Ok(Listener { file: Some(file), ..Listener::over(socket, endpoint) })
     }
 
-    /// Receives packets at `address`, over UDP; port 0 takes a free one.
+    /// Receives packets at all addresses of `lanes`, over UDP; port 0 takes a free one.
     ///
     /// # Errors
-    /// Fails if the system refuses the address, such as when another server has it.
-    pub fn bind_packets(address: SocketAddr) -> Result<Listener, Error> {
-        let socket = crate::datagram::bind(address)?;
-        let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
-        let any = rustix::net::getsockname(&socket).map_err(fail)?;
-        let address = SocketAddr::try_from(any).map_err(fail)?;
-        let (socket, endpoint) = (Arc::new(socket), Endpoint::Packets(address));
-        Ok(Listener::over(socket, endpoint))
+    /// Fails if the system refuses an address, such as when another server has it.
+    pub fn bind_packets(lanes: &UdpLanes) -> Result<Listener, Error> {
+        let bind = |address: &SocketAddr| {
+            let socket = crate::datagram::bind(*address)?;
+            let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
+            let any = rustix::net::getsockname(&socket).map_err(fail)?;
+            Ok((socket, SocketAddr::try_from(any).map_err(fail)?))
+        };
+        let bound: Result<Vec<_>, Error> = lanes.all().iter().map(bind).collect();
+        let mut bound = bound?.into_iter();
+        let (first, address) = bound.next().expect("there is a lane");
+        let (mut lanes, mut also) = (UdpLanes::from(address), Vec::new());
+        for (socket, address) in bound {
+            lanes.add(address)?;
+            also.push(Listener::over(Arc::new(socket), Endpoint::Packets(address.into())));
+        }
+        Ok(Listener { also, ..Listener::over(Arc::new(first), Endpoint::Packets(lanes)) })
     }
 
     /// Receives packets in frames of Ethernet at a network card, for `workers` workers.
@@ -184,8 +195,8 @@ impl Listener {
 
     /// Returns a listener over one socket, without TLS, key, file and card.
     fn over(socket: Arc<OwnedFd>, endpoint: Endpoint) -> Listener {
-        let (file, others, door, card) = (None, Vec::new(), None, None);
-        Listener { file, socket, others, door, card, endpoint, tls: None, key: None }
+        let (file, others, also, door, card) = (None, Vec::new(), Vec::new(), None, None);
+        Listener { file, socket, others, also, door, card, endpoint, tls: None, key: None }
     }
 
     /// Opens further sockets until a listener that receives packets has one for each of `workers`
@@ -196,13 +207,13 @@ impl Listener {
     pub fn widen(&mut self, workers: usize) -> Result<(), Error> {
         while self.endpoint.is_of_packets() && 1 + self.others.len() < workers {
             let socket = match (&self.endpoint, &self.door) {
-                (Endpoint::Packets(address), _) => crate::datagram::join(*address)?,
+                (Endpoint::Packets(lanes), _) => crate::datagram::join(lanes.first())?,
                 (_, Some(door)) => door.open()?,
                 (_, None) => break,
             };
             self.others.push(Arc::new(socket));
         }
-        Ok(())
+        self.also.iter_mut().try_for_each(|lane| lane.widen(workers))
     }
 
     /// Divides a listener that receives packets into one for each worker, in their order. From now
@@ -231,7 +242,13 @@ impl Listener {
             Listener { key: key.clone(), door: door.clone(), ..listener }
         };
         let others: Vec<_> = std::mem::replace(&mut self.others, surplus);
-        Ok([self].into_iter().chain(others.into_iter().map(of)).collect())
+        let also = std::mem::take(&mut self.also);
+        let mut all: Vec<_> = [self].into_iter().chain(others.into_iter().map(of)).collect();
+        for lane in also {
+            let parts = lane.divide(workers)?;
+            all.iter_mut().zip(parts).for_each(|(listener, part)| listener.also.push(part));
+        }
+        Ok(all)
     }
 
     /// Returns another descriptor of the socket, for callers with an accept loop of their own. The
@@ -249,8 +266,8 @@ impl Listener {
     /// # Errors
     /// Fails if the descriptor is no listening socket, or no socket for packets at `endpoint`.
     pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
-        if let Endpoint::Packets(address) = endpoint {
-            crate::datagram::check(&socket, address)?;
+        if let Endpoint::Packets(lanes) = &endpoint {
+            crate::datagram::check(&socket, lanes.first())?;
             return Ok(Listener::over(Arc::new(socket), endpoint));
         }
         if let Endpoint::Ethernet(at) = &endpoint {
@@ -269,15 +286,21 @@ impl Listener {
         Ok(Listener { file, ..Listener::over(Arc::new(socket), endpoint) })
     }
 
-    /// Adds the further sockets that another process had at the address, in their order there, and
-    /// the one that holds an Ethernet port.
+    /// Adds the further sockets that another process had at the address, in their order there, those
+    /// of further lanes, and the one that holds an Ethernet port.
     ///
     /// # Errors
     /// Fails if a socket does not receive packets at the address.
     pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
         for socket in sockets {
             match (&self.endpoint, &mut self.door) {
-                (Endpoint::Packets(address), _) => crate::datagram::check(&socket, *address)?,
+                (Endpoint::Packets(lanes), _) => match lane_of(&socket, lanes) {
+                    Some(other) => {
+                        self.adopt_lane(socket, other)?;
+                        continue;
+                    }
+                    None => crate::datagram::check(&socket, lanes.first())?,
+                },
                 (Endpoint::Ethernet(_), Some(door)) if ether::is_claim(&socket) => {
                     door.claim = Some(Arc::new(socket));
                     continue;
@@ -288,6 +311,18 @@ impl Listener {
             self.others.push(Arc::new(socket));
         }
         Ok(())
+    }
+
+    /// Adds a socket that another process had at the address of a further lane.
+    fn adopt_lane(&mut self, socket: OwnedFd, address: SocketAddr) -> Result<(), Error> {
+        let endpoint = Endpoint::Packets(address.into());
+        match self.also.iter_mut().find(|lane| lane.endpoint == endpoint) {
+            Some(lane) => lane.adopt_others(vec![socket]),
+            None => {
+                self.also.push(Listener::adopt(socket, endpoint)?);
+                Ok(())
+            }
+        }
     }
 
     /// Sets the permissions of a Unix socket's file; does nothing for other listeners.
@@ -303,7 +338,9 @@ impl Listener {
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         let claim = self.door.as_ref().and_then(|door| door.claim.as_ref());
-        let sockets = [&self.socket].into_iter().chain(&self.others).chain(claim);
+        let lanes =
+            self.also.iter().flat_map(|lane| [&lane.socket].into_iter().chain(&lane.others));
+        let sockets = [&self.socket].into_iter().chain(&self.others).chain(claim).chain(lanes);
         let sockets = sockets.map(Arc::downgrade).collect();
         Kept { sockets, endpoint: self.endpoint.clone(), stays }
     }
@@ -327,6 +364,12 @@ impl Listener {
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
+}
+
+/// Returns the address of a socket if it is that of a lane behind the first.
+fn lane_of(socket: &OwnedFd, lanes: &UdpLanes) -> Option<SocketAddr> {
+    let own: SocketAddr = rustix::net::getsockname(socket).ok()?.try_into().ok()?;
+    lanes.all()[1..].contains(&own).then_some(own)
 }
 
 /// Returns whether a dialled stream is connected to itself: a dial to an unused port of this

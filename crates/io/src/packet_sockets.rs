@@ -11,7 +11,9 @@ use contract::{
     Buf, CloseReason, ConnId, Dial, EtherAddress, Frame, Instant, ListenerId, Migrate, NetEvent,
     SizeClass, Streams, TenantId, Ticket, Transport,
 };
-use packets::{PacketKey, Packets, Policy, Sealed, Settings, Station, TransportSettings};
+use packets::{
+    LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Station, TransportSettings,
+};
 
 use crate::ether::Door;
 use crate::lane::open::open_card;
@@ -52,6 +54,8 @@ pub struct PacketSockets {
     packets: Option<Packets<AnyLane>>,
     /// The listener that receives packets.
     listener: Option<(ListenerId, Listener)>,
+    /// The sizes of a further lane, at a client; `None` until it dials.
+    further: Option<LaneSizes>,
     /// The port of this client at an Ethernet card.
     door: Option<Door>,
     /// The server to which packet connections are dialled.
@@ -84,10 +88,11 @@ impl PacketSockets {
         self.packets.as_ref().filter(|_| is_of_packets)
     }
 
-    /// Returns a transport over a socket.
+    /// Returns a transport over a socket, and over the sockets of further lanes.
     fn carry(
-        &self,
+        &mut self,
         road: Road,
+        also: Vec<Arc<OwnedFd>>,
         (dials, key): (bool, Option<PacketKey>),
     ) -> Result<Packets<AnyLane>, Error> {
         let Road { over, packet_bytes, kept, control } = road;
@@ -122,14 +127,21 @@ impl PacketSockets {
             ..base
         };
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
+        self.further = Some(sizes).filter(|_| dials);
         let lane = match over {
             Over::Socket(socket, kind) => {
-                AnyLane::Socket(SocketLane::new(&self.ring, socket, kind, sizes)?)
+                AnyLane::Socket(SocketLane::new(&self.ring, 0, (socket, kind), sizes)?)
             }
             Over::Card(card, door) => {
                 AnyLane::Xdp(XdpLane::new(&self.ring, *card, door, (packet_bytes, spares))?)
             }
         };
+        let mut lanes = vec![lane];
+        for socket in also {
+            let of = (socket, SocketKind::Udp { is_connected: false });
+            let lane = SocketLane::new(&self.ring, lanes.len(), of, sizes)?;
+            lanes.push(AnyLane::Socket(lane));
+        }
         let numbered = |buf: Buf| {
             let index = buf.index() | OF_PACKETS;
             Buf::new(buf.into_bytes(), index)
@@ -137,12 +149,35 @@ impl PacketSockets {
         let bufs = carve(&[UP])?.bufs.into_iter().map(numbered).collect();
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
-        Ok(Packets::new(settings, lane, bufs))
+        Ok(Packets::new(settings, lanes, bufs))
+    }
+
+    /// Opens lanes to the further stations of a server. One that cannot be opened costs speed, not
+    /// correctness.
+    fn open_lanes(&mut self) {
+        let (Some(packets), Some(sizes)) = (&mut self.packets, self.further) else { return };
+        while let Some(station) = packets.wanted_lane() {
+            let number = packets.lanes().len();
+            let opened = match station {
+                Station::Internet(to) => datagram::to_any(to).and_then(|socket| {
+                    let of = (Arc::new(socket), SocketKind::Udp { is_connected: false });
+                    SocketLane::new(&self.ring, number, of, sizes)
+                }),
+                Station::Ethernet { .. } => Err(Error::new("a card has one lane")),
+            };
+            match opened {
+                Ok(lane) => packets.add_lane(AnyLane::Socket(lane)),
+                Err(error) => {
+                    tracing::debug!(%error, "cannot open a lane to a further station");
+                    packets.forgo_lane();
+                }
+            }
+        }
     }
 
     /// Creates the socket for packets to a server.
     fn call(&mut self) -> Result<(), Error> {
-        let (road, station) = match self.server.as_ref().expect("it is known") {
+        let (road, stations) = match self.server.as_ref().expect("it is known") {
             Endpoint::Ethernet(at) => {
                 let mac = at.mac.ok_or_else(|| {
                     Error::new(format!("{at} names no server; expected INTERFACE/MAC"))
@@ -154,16 +189,18 @@ impl PacketSockets {
                 };
                 self.door = Some(door);
                 let road = road.at(at);
-                (road, Station::Ethernet { mac, port: at.port })
+                (road, vec![Station::Ethernet { mac, port: at.port }])
             }
-            other => {
-                let server = other.internet().expect("packets are sent to an address");
-                let socket = Arc::new(datagram::connect(server)?);
-                (Road::over_udp(socket, server, true), Station::Internet(server))
+            Endpoint::Packets(lanes) => {
+                let socket = Arc::new(datagram::connect(lanes.first())?);
+                let stations = lanes.all().iter().copied().map(Station::Internet).collect();
+                (Road::over_udp(socket, lanes.first(), true), stations)
             }
+            other => return Err(Error::new(format!("{other} is for streams"))),
         };
-        let mut packets = self.carry(road, (true, self.key.clone()))?;
-        packets.dial_to(station);
+        let key = self.key.clone();
+        let mut packets = self.carry(road, Vec::new(), (true, key))?;
+        packets.dial_to(&stations);
         self.packets = Some(packets);
         Ok(())
     }
@@ -180,7 +217,13 @@ impl PacketSockets {
         let (key, socket) = (listener.key.clone(), listener.socket.clone());
         let card = listener.card.take();
         let road = match (listener.endpoint().internet(), &listener.door, card) {
-            (Some(address), ..) => Road::over_udp(socket, address, false),
+            (Some(address), ..) => {
+                let others = listener.also.iter().filter_map(|lane| lane.endpoint().internet());
+                let roads = [address].into_iter().chain(others);
+                // What every lane carries.
+                let roads = roads.map(|address| Road::over_udp(socket.clone(), address, false));
+                roads.min_by_key(|road| road.packet_bytes).expect("there is a lane")
+            }
             (None, Some(door), Some(card)) => Road::over_card(card, door)?,
             (None, Some(door), None) => Road::over_ether(socket, door)?,
             (None, None, _) => {
@@ -191,7 +234,14 @@ impl PacketSockets {
             Endpoint::Ethernet(at) => road.at(at),
             _ => road,
         };
-        let mut packets = self.carry(road, (false, key))?;
+        let also = listener.also.iter().map(|lane| lane.socket.clone()).collect();
+        let mut stations = [None; LANES_MAX];
+        if let Endpoint::Packets(lanes) = listener.endpoint() {
+            let all = lanes.all().iter().copied().map(Station::Internet);
+            stations.iter_mut().zip(all).for_each(|(place, station)| *place = Some(station));
+        }
+        let mut packets = self.carry(road, also, (false, key))?;
+        packets.tell(stations);
         packets.listen(Some(id));
         packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
@@ -283,6 +333,7 @@ impl Network for PacketSockets {
             streams: Sockets::new(ring, config)?,
             packets: None,
             listener: None,
+            further: None,
             door: None,
             server: None,
             key: None,
@@ -360,6 +411,7 @@ impl Streams for PacketSockets {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let before = events.len();
         events.append(&mut self.failures);
+        self.open_lanes();
         let Some(packets) = &mut self.packets else { return self.streams.poll(now, events, max) };
         self.packets_first = !self.packets_first;
         if self.packets_first {
@@ -466,7 +518,7 @@ impl Transport for PacketSockets {
         let Some(packets) = &mut self.packets else { return };
         if self.is_held {
             // Another process has the socket from now on. It hears what comes for us.
-            packets.lane().cease();
+            packets.lanes().iter_mut().for_each(AnyLane::cease);
             packets.abandon();
         }
         packets.stop_listening();

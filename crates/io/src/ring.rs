@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use io_uring::{Builder, IoUring, cqueue, opcode, squeue, types};
+use packets::LANES_MAX;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::reactor::Bell;
@@ -33,9 +34,15 @@ impl Owner {
     const BEFORE_SOCKETS: usize = 1;
     /// The sockets.
     pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
-    /// The lane of packets.
-    pub(crate) const PACKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8 + 1);
-    const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 2;
+    /// The first lane of packets.
+    pub(crate) const PACKETS: Owner = Owner::lane(0);
+    const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 1 + LANES_MAX;
+
+    /// Returns the owner of the completions of lane `n`, below [`LANES_MAX`].
+    pub(crate) const fn lane(n: usize) -> Owner {
+        assert!(n < LANES_MAX);
+        Owner((Owner::BEFORE_SOCKETS + 1 + n) as u8)
+    }
 
     /// Returns the owner of the `n`-th device's completions.
     ///

@@ -13,7 +13,7 @@ use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket}
 use contract::{Control, Instant, NamespaceId};
 use io::{
     ClientTls, Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor,
-    Readiness, Ring, Sockets, SocketsConfig, UnixPath, Waker,
+    Readiness, Ring, Sockets, SocketsConfig, UdpLanes, UnixPath, Waker,
 };
 
 use crate::options::Options;
@@ -366,7 +366,13 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
             Err(error) => Err(Error::Address(error.to_string())),
         },
         ServerEndpoint::Network(name) => look_up(name).map(Endpoint::Internet),
-        ServerEndpoint::Packets(name) => look_up(name).map(Endpoint::Packets),
+        ServerEndpoint::Packets(names) => {
+            let mut lanes = UdpLanes::from(look_up(&names[0])?);
+            for name in &names[1..] {
+                lanes.add(look_up(name)?).map_err(|error| Error::Address(error.to_string()))?;
+            }
+            Ok(Endpoint::Packets(lanes))
+        }
         ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
     }
 }

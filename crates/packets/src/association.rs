@@ -277,6 +277,7 @@ impl Association {
     /// Stops using a path that fell silent while the association has others. Its pieces are sent
     /// again by the other paths, and the path is probed now and then.
     pub(crate) fn distrust(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
+        pools.counters.paths_left += 1;
         let path = &mut pools.paths[place];
         path.is_proven = false;
         path.flight.probes_now = false;

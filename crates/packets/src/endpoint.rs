@@ -58,6 +58,7 @@ pub struct Endpoint {
     pub(crate) pools: Pools,
     /// Associations with something to send.
     busy: Queue,
+    held_up: HeldUp,
     deadlines: Deadlines,
     /// The number of associations that each place of the table had before.
     generations: alloc::vec::Vec<u32>,
@@ -89,6 +90,7 @@ impl Endpoint {
             associations: Slab::new(max),
             pools: Pools::new(&settings),
             busy: Queue::EMPTY,
+            held_up: HeldUp(alloc::vec::Vec::with_capacity(max)),
             deadlines: Deadlines::new(max),
             generations: alloc::vec![0; max],
             secret: Secret::new(settings.secret),
@@ -385,6 +387,21 @@ impl Endpoint {
         self.pools.returned.pop_front()
     }
 
+    /// Writes the next packet that goes by one of the lanes with room: bit n of `room` stands for
+    /// lane n. Handshakes, probes and bare acknowledgements may go by any lane, since they may be
+    /// lost. Returns `false` if there is nothing to send now.
+    pub fn transmit_by(&mut self, room: u8, now: Instant, packet: &mut Packet) -> bool {
+        let before = core::mem::replace(&mut self.pools.gate.lanes_with_room, room);
+        if room & !before != 0 {
+            while let Some(place) = self.held_up.0.pop() {
+                if self.associations.get(place).is_some() {
+                    self.refresh(place);
+                }
+            }
+        }
+        self.transmit(now, packet)
+    }
+
     /// Writes the next packet. Returns `false` if there is nothing to send now. A call may end
     /// associations, so there may be events afterwards.
     pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
@@ -412,6 +429,9 @@ impl Endpoint {
             }
             self.busy.pop(&mut self.associations);
             self.associations[place].is_busy = false;
+            if is_up && is_held_up(&self.associations[place], &self.pools) {
+                self.held_up.add(place);
+            }
             self.settle(now, place);
         }
         false
@@ -503,6 +523,28 @@ impl Endpoint {
         }
         self.pools.events.push_back(Event::Down(id, why));
     }
+}
+
+/// Places of associations that have something to send by lanes which had no room. A place may stand
+/// here more than once; there are at most as many as associations.
+struct HeldUp(alloc::vec::Vec<u32>);
+
+impl HeldUp {
+    fn add(&mut self, place: u32) {
+        if self.0.len() == self.0.capacity() {
+            self.0.sort_unstable();
+            self.0.dedup();
+        }
+        // Without room for another, each association is here, and so this one.
+        if self.0.len() < self.0.capacity() {
+            self.0.push(place);
+        }
+    }
+}
+
+/// Returns `true` if an association has something to send, and a lane of its paths has no room.
+fn is_held_up(association: &Association, pools: &Pools) -> bool {
+    association.words.are_any() && association.paths().any(|path| !pools.lane_has_room(path))
 }
 
 /// Finds the association and the path of a packet, and opens the packet if it is sealed. A probe

@@ -61,6 +61,9 @@ impl Down {
 pub enum Event {
     /// An association that was dialled is up.
     Up(AssociationId),
+    /// The peer of an association that was dialled has this further station, it says. Nobody has
+    /// proved that: [`add_path`](crate::Endpoint::add_path) does.
+    Told(AssociationId, Station),
     /// An association has ended, after all of its channels.
     Down(AssociationId, Down),
     /// A channel is open: the peer has opened it, or has answered this end's open.

@@ -19,6 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::event::{Down, Event};
 use crate::head::{HEAD_BYTES, Head, Mark};
 use crate::packet::Packet;
+use crate::proof::LEAST_BYTES;
 use crate::secret::{RESET_KEY, is_reset, reset_proof};
 use crate::station::Station;
 
@@ -196,6 +197,11 @@ impl Endpoint {
         association.heard_at = now;
         // The acceptor waits for a packet with its cookie.
         association.words.pings = true;
+        if accept.stations.get() > 0 {
+            // The answer names the peer's further stations.
+            let challenge = self.secret.cookie();
+            self.pools.paths[association.paths[0]].proof.ask(challenge, LEAST_BYTES, Some(now));
+        }
         self.by_peer.insert(cookie, place);
         let id = self.associations[place].id();
         self.pools.events.push_back(Event::Up(id));
@@ -357,10 +363,11 @@ fn accept_of(
 /// Returns the body of the accept by which this end grants an association.
 fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
     let association = &endpoint.associations[place];
+    let further = endpoint.pools.gate.stations.iter().flatten().skip(1).count() as u16;
     AcceptBody {
         association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
         packet_bytes: association.packet_bytes.into(),
-        reserved: 0.into(),
+        stations: further.into(),
         cookie: association.cookie.into(),
     }
 }
@@ -471,7 +478,9 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
         // What the peer would hear from us if it asked after we had forgotten it.
         let ours = u32::from(endpoint.settings.worker) << 24 | place;
         let (lane, to) = {
-            let path = &endpoint.pools.paths[association.paths[0]];
+            let mut paths = association.paths().map(|path| &endpoint.pools.paths[path]);
+            let first = &endpoint.pools.paths[association.paths[0]];
+            let path = paths.find(|path| path.is_proven).unwrap_or(first);
             (path.lane, path.to)
         };
         let reset = ResetBody {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use contract::{Fatal, Instant};
-use wire::packets::ProbeBody;
+use wire::packets::{ProbeBody, STATION_NONE, StationBody};
 use zerocopy::FromBytes;
 
 use crate::association::{Association, State};
@@ -17,7 +17,9 @@ use crate::pools::{Pools, let_go};
 use crate::proof::{LEAST_BYTES, PAUSE_RAISE};
 use crate::receipt::Debt;
 use crate::record::{Record, Records};
+use crate::settings::LANES_MAX;
 use crate::slab::NONE;
+use crate::station::Station;
 
 /// The position of a packet that is being read: its path, its chunk, and its offset in the chunk.
 #[derive(Clone, Copy)]
@@ -271,7 +273,8 @@ impl Association {
         packet: &[u8],
         (place, challenge): (u32, u64),
     ) {
-        let Ok((body, _)) = ProbeBody::read_from_prefix(&packet[HEAD_BYTES..]) else { return };
+        let read = ProbeBody::read_from_prefix(&packet[HEAD_BYTES..]);
+        let Ok((body, rest)) = read else { return };
         let path = &mut pools.paths[place];
         let number = path.receipt.seen.complete(head.number, 32);
         if path.receipt.seen.has(number) {
@@ -291,9 +294,16 @@ impl Association {
         }
         let echo = body.echo.get();
         if echo != 0 && echo == path.proof.challenge {
+            if self.words.is_initiator {
+                let (id, dialled) = (self.id(), pools.paths[self.paths[0]].to);
+                let told = told(rest, &dialled).map(|station| Event::Told(id, station));
+                pools.events.extend(told);
+            }
+            let path = &mut pools.paths[place];
             path.carries(path.proof.bytes.clamp(LEAST_BYTES, self.packet_bytes));
             // On a path that is used anew, the least size was tried alone.
             let pause = if path.is_proven { PAUSE_RAISE } else { Duration::ZERO };
+            pools.counters.paths_proven += u64::from(!path.is_proven);
             (path.is_proven, path.flight.probes) = (true, 0);
             match path.bytes < self.packet_bytes {
                 true => path.proof.ask(challenge, self.packet_bytes, Some(now + pause)),
@@ -302,4 +312,13 @@ impl Association {
         }
         self.heard(pools, now, head, place);
     }
+}
+
+/// Returns the stations in a peer's answer to a probe, whose first station is `dialled`. Stations
+/// that no peer of this one can have are left out. `bytes` are those behind the body of the probe.
+fn told<'a>(bytes: &'a [u8], dialled: &'a Station) -> impl Iterator<Item = Station> + 'a {
+    let bodies = bytes.chunks_exact(size_of::<StationBody>());
+    let bodies = bodies.filter_map(|bytes| StationBody::read_from_bytes(bytes).ok());
+    let bodies = bodies.take_while(|body| body.kind != STATION_NONE).take(LANES_MAX - 1);
+    bodies.filter_map(|body| Station::of_body(&body)).filter(|told| told.may_accompany(dialled))
 }

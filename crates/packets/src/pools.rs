@@ -18,8 +18,9 @@ use crate::packet::Loan;
 use crate::path::Path;
 use crate::piece::Piece;
 use crate::sent::{Fate, SentWindow};
-use crate::settings::Settings;
+use crate::settings::{LANES_MAX, Settings};
 use crate::slab::{NONE, Slab};
+use crate::station::Station;
 
 /// Maximum number of paths that one search for an idle sent window visits.
 const SEARCHED_MAX: u32 = 64;
@@ -49,12 +50,22 @@ pub struct Counters {
     pub sent: u64,
     /// Pieces that were sent again.
     pub resent: u64,
+    /// Times that a path was left, since the peer was silent there and not elsewhere.
+    pub paths_left: u64,
+    /// Times that the peer proved that it receives by a path, the first one of its association aside.
+    pub paths_proven: u64,
     /// Hellos that were dropped because more came than the rate limit answers.
     pub hellos_dropped: u64,
 }
 
-/// The conditions under which arrived pieces, hellos and opens are accepted.
+/// The stations of an endpoint, and the conditions under which pieces, hellos and opens are accepted
+/// there and packets leave.
 pub(crate) struct Gate {
+    /// The station on each lane, which peers are told if there are several; `None` for lanes that the
+    /// endpoint has not.
+    pub stations: [Option<Station>; LANES_MAX],
+    /// Bit n: lane n accepts a packet now.
+    pub lanes_with_room: u8,
     /// The number of queued events from which on no piece is accepted, until the user fetches some.
     events_room: usize,
     /// `true` while hellos and opens are left unanswered, so that their senders repeat them.
@@ -90,6 +101,8 @@ impl Pools {
         // when there are too many of them (`has_room`).
         let ends =
             settings.messages_max + 2 * settings.channels_max + 2 * settings.associations_max;
+        // One that dials hears of stations, once for each of its probes.
+        let told = LANES_MAX * settings.associations_max.min(64);
         Pools {
             paths: Slab::new(settings.paths_max),
             windows: Slab::new(settings.windows_max),
@@ -102,12 +115,22 @@ impl Pools {
             names: Directory::new(settings.channels_max),
             channels_of: vec![0; settings.associations_max],
             generations: vec![0; settings.channels_max],
-            events: VecDeque::with_capacity(ends + 2 * settings.holds_max),
+            events: VecDeque::with_capacity(ends + told + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
-            gate: Gate { events_room: ends + settings.holds_max, is_held: false },
+            gate: Gate {
+                stations: [None; LANES_MAX],
+                lanes_with_room: u8::MAX,
+                events_room: ends + settings.holds_max,
+                is_held: false,
+            },
             counters: Counters::default(),
             hand: 0,
         }
+    }
+
+    /// Returns `true` if a path's lane accepts a packet now.
+    pub(crate) fn lane_has_room(&self, path: u32) -> bool {
+        self.gate.lanes_with_room >> (self.paths[path].lane % 8) & 1 == 1
     }
 
     /// Returns the key of a channel in the directory of names.

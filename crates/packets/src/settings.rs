@@ -6,6 +6,9 @@ use crate::control::Policy;
 use crate::key::PacketKey;
 use crate::station::Station;
 
+/// Maximum number of lanes of an endpoint.
+pub const LANES_MAX: usize = contract::PacketReading::LANES_MAX;
+
 /// The settings of an endpoint. They fix the size of every table.
 #[derive(Clone, Debug)]
 pub struct Settings {

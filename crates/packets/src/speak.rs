@@ -1,19 +1,17 @@
 //! The packets that an association sends: packets with records, probes of paths, and bare
 //! acknowledgements.
 
-use core::time::Duration;
-
 use contract::Instant;
 use wire::packets::{PacketKind, ProbeBody};
 use zerocopy::IntoBytes;
 
 use crate::association::Association;
+use crate::choose::choose;
 use crate::head::Head;
 use crate::pack::Load;
 use crate::packet::Packet;
 use crate::path::Path;
 use crate::pools::Pools;
-use crate::sent::Fate;
 use crate::slab::Queue;
 
 impl Association {
@@ -25,7 +23,7 @@ impl Association {
         credits: u16,
         packet: &mut Packet,
     ) -> bool {
-        if let Some((path, load)) = self.choose(pools, now) {
+        if let Some((path, load)) = choose(self, pools, now) {
             let Path { lane, to, bytes, .. } = pools.paths[path];
             packet.begin(lane, to, usize::from(bytes));
             let pieces = self.words.fill(pools, packet, load);
@@ -45,71 +43,6 @@ impl Association {
         packet.begin(lane, to, usize::from(self.packet_bytes));
         self.finish(pools, now, (path, credits), packet, (PacketKind::DATA, false));
         true
-    }
-
-    /// Returns the path for the next packet with records, and the load of the packet. A path that has
-    /// to be probed comes first: it gets a ping if another path answers, and messages otherwise. Then
-    /// comes the path that would deliver the packet first. Returns `None` if no path may send, or
-    /// nothing waits.
-    fn choose(&mut self, pools: &mut Pools, now: Instant) -> Option<(u32, Load)> {
-        if let Some(path) = self.paths().find(|path| pools.paths[*path].flight.probes_now) {
-            let answers = |other: u32| other != path && pools.paths[other].answers();
-            let may_wait = self.paths().any(answers) && pools.pieces.free() > 0;
-            let load = if may_wait { Load::Ping } else { Load::Any };
-            self.words.pings |= load == Load::Ping || !self.words.are_any();
-            if self.is_free(pools, path) {
-                return Some((path, load));
-            }
-            if load == Load::Any {
-                return None;
-            }
-        }
-        if !self.words.are_any() || self.is_spent(pools) {
-            return None;
-        }
-        self.fastest(pools, now).map(|path| (path, Load::Any))
-    }
-
-    /// Returns `true` if the credits are used up. Packets of silent paths do not count while another
-    /// path answers: their pieces would wait for credits, and the silent paths for news of the peer.
-    fn is_spent(&self, pools: &Pools) -> bool {
-        if self.in_flight < self.credits {
-            return false;
-        }
-        let (mut answering, mut counted) = (false, 0);
-        for path in self.paths().map(|path| &pools.paths[path]).filter(|path| path.answers()) {
-            (answering, counted) = (true, counted + path.flight.packets);
-        }
-        !answering || counted >= self.credits
-    }
-
-    /// Returns the path that would deliver a full packet first, of those with room for one. Paths
-    /// that leave a probe unanswered are left out while another path answers.
-    fn fastest(&self, pools: &mut Pools, now: Instant) -> Option<u32> {
-        let mut best: Option<(Duration, u32)> = None;
-        let (mut has_answering, mut is_best_answering) = (false, false);
-        for place in self.paths() {
-            let path = &pools.paths[place];
-            let (bytes, answers) = (u32::from(path.bytes), path.answers());
-            has_answering |= answers;
-            let may = path.is_proven && path.paced_until <= now && path.has_room(bytes);
-            if may && (answers || !has_answering) && self.is_free(pools, place) {
-                let delivery = pools.paths[place].delivery(bytes);
-                if answers > is_best_answering || best.is_none_or(|(least, _)| delivery < least) {
-                    (best, is_best_answering) = (Some((delivery, place)), answers);
-                }
-            }
-        }
-        best.filter(|_| is_best_answering || !has_answering).map(|(_, path)| path)
-    }
-
-    /// Returns `true` if a path has a sent window, and its place for the next packet is free.
-    fn is_free(&self, pools: &mut Pools, path: u32) -> bool {
-        if !pools.arm(path) {
-            return false;
-        }
-        let path = &pools.paths[path];
-        pools.windows[path.flight.window].evicted(path.flight.next).fate != Fate::InFlight
     }
 
     /// Finishes a packet with records, notes it as in flight, and may ask for an acknowledgement.
@@ -190,6 +123,13 @@ impl Association {
         packet.begin(path.lane, path.to, usize::from(self.packet_bytes));
         let body = ProbeBody { challenge: challenge.into(), echo: echo.into() };
         packet.append(body.as_bytes());
+        if echo != 0 && path.is_proven && !self.words.is_initiator {
+            let others = pools.gate.stations.iter().flatten();
+            let own = pools.gate.stations.get(usize::from(path.lane)).copied().flatten();
+            for station in others.filter(|station| Some(**station) != own) {
+                packet.append(station.body().as_bytes());
+            }
+        }
         if asks {
             packet.pad(usize::from(path.proof.size().min(self.packet_bytes)));
             path.proof.retry(now, path.is_proven && path.flight.probes > 0);

@@ -3,6 +3,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use contract::{Mac, Peer};
+use wire::packets::{STATION_ETHERNET, STATION_IPV4, STATION_IPV6, StationBody};
 
 /// The address of a peer, as a lane sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +49,66 @@ impl Station {
         }
     }
 
+    /// Returns the station as peers are told of it.
+    pub(crate) fn body(&self) -> StationBody {
+        let (kind, port) = match self {
+            Station::Internet(SocketAddr::V4(v4)) => (STATION_IPV4, v4.port()),
+            Station::Internet(SocketAddr::V6(v6)) => (STATION_IPV6, v6.port()),
+            Station::Ethernet { port, .. } => (STATION_ETHERNET, *port),
+        };
+        let mut address = [0; 16];
+        match self {
+            Station::Internet(SocketAddr::V4(v4)) => {
+                address[..4].copy_from_slice(&v4.ip().octets());
+            }
+            Station::Internet(SocketAddr::V6(v6)) => address = v6.ip().octets(),
+            Station::Ethernet { mac, .. } => address[..6].copy_from_slice(&mac.0),
+        }
+        StationBody { kind, reserved: 0, port: port.into(), zero: 0.into(), address }
+    }
+
+    /// Returns the station that a peer told; `None` if its kind is unknown.
+    pub(crate) fn of_body(body: &StationBody) -> Option<Station> {
+        let (port, address) = (body.port.get(), &body.address);
+        match body.kind {
+            STATION_IPV4 => {
+                let octets: [u8; 4] = address[..4].try_into().ok()?;
+                Some(Station::Internet((octets, port).into()))
+            }
+            STATION_IPV6 => Some(Station::Internet((*address, port).into())),
+            STATION_ETHERNET => {
+                let mac = Mac(address[..6].try_into().ok()?);
+                Some(Station::Ethernet { mac, port })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if a peer that was dialled at `dialled` may have this station, too: a single
+    /// host's, of the same kind, and of this machine only if `dialled` is. So nobody can direct
+    /// probes to the services of the machine itself.
+    pub(crate) fn may_accompany(&self, dialled: &Station) -> bool {
+        match (self, dialled) {
+            (Station::Internet(told), Station::Internet(_)) => {
+                let is_of_one = match told.ip().to_canonical() {
+                    IpAddr::V4(v4) => {
+                        !v4.is_multicast() && !v4.is_broadcast() && v4.octets()[0] != 0
+                    }
+                    // A link's own addresses mean nothing without the link.
+                    IpAddr::V6(v6) => {
+                        !v6.is_multicast() && !v6.is_unspecified() && !v6.is_unicast_link_local()
+                    }
+                };
+                let is_near = self.is_loopback() && !dialled.is_loopback();
+                is_of_one && !is_near && told.port() != 0
+            }
+            (Station::Ethernet { mac, port }, Station::Ethernet { .. }) => {
+                !mac.is_of_many() && *port != 0
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the address in a canonical form: equal bytes mean equal addresses.
     pub(crate) fn encode(&self) -> [u8; 28] {
         let mut bytes = [0; 28];
@@ -82,6 +143,36 @@ mod tests {
     }
 
     #[test]
+    fn peers_may_have_stations_of_single_hosts_of_their_kind() {
+        let dialled = at("10.0.0.1:7420");
+        for good in ["10.0.1.1:7420", "192.0.2.9:1", "[2001:db8::9]:7"] {
+            assert!(at(good).may_accompany(&dialled), "{good}");
+        }
+        for bad in [
+            "127.0.0.1:22",
+            "[::1]:22",
+            "[::ffff:127.0.0.1]:22",
+            "0.0.0.0:7420",
+            "0.1.2.3:7420",
+            "[::]:7",
+            "224.0.0.1:7",
+            "255.255.255.255:7",
+            "[ff02::1]:7",
+            "[fe80::1]:7",
+            "10.0.1.1:0",
+        ] {
+            assert!(!at(bad).may_accompany(&dialled), "{bad}");
+        }
+        assert!(at("127.0.0.2:7").may_accompany(&at("127.0.0.1:7")));
+        let card = |last| Station::Ethernet { mac: Mac([2, 0, 0, 0, 0, last]), port: 7420 };
+        let group = Station::Ethernet { mac: Mac([3, 0, 0, 0, 0, 1]), port: 7420 };
+        assert!(card(2).may_accompany(&card(1)) && !group.may_accompany(&card(1)));
+        assert!(!card(2).may_accompany(&dialled) && !dialled.may_accompany(&card(1)));
+        let unknown = StationBody { kind: 9, ..dialled.body() };
+        assert_eq!(Station::of_body(&unknown), None);
+    }
+
+    #[test]
     fn ports_and_hosts_of_an_ipv6_network_count_as_one() {
         let network = |address| at(address).network();
         assert_eq!(network("10.0.0.1:1"), network("10.0.0.1:2"));
@@ -92,6 +183,9 @@ mod tests {
         let all = [at("10.0.0.1:1"), at("10.0.0.2:1"), at("[2001:db8::1]:1"), cards[0], cards[1]];
         for (n, one) in all.iter().enumerate() {
             assert!(all[n + 1..].iter().all(|other| other.network() != one.network()), "{one:?}");
+        }
+        for one in all {
+            assert_eq!(Station::of_body(&one.body()), Some(one));
         }
         assert!(at("127.0.0.9:1").is_loopback() && at("[::1]:1").is_loopback());
         assert!(!all.iter().any(Station::is_loopback));

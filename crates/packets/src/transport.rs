@@ -18,8 +18,9 @@ use crate::endpoint::{Arrived, Endpoint, hang_up_all};
 use crate::event::{AssociationId, Delivery, Down, Event};
 use crate::greet::farewell;
 use crate::lane::Lane;
+use crate::lanes::Lanes;
 use crate::packet::Packet;
-use crate::settings::Settings;
+use crate::settings::{LANES_MAX, Settings};
 use crate::station::Station;
 
 /// The time that the peer of a finished connection has to close its side.
@@ -49,7 +50,12 @@ struct Partly {
 /// The dialling side of a transport.
 #[derive(Default)]
 struct Caller {
-    server: Option<Station>,
+    /// The stations of the server that are known from the start.
+    servers: Vec<Station>,
+    /// The number of the station that is dialled next, or was dialled last.
+    nth: usize,
+    /// The server's further stations, in the order of the lanes behind the first.
+    further: Vec<Station>,
     association: Option<AssociationId>,
     is_up: bool,
     /// The error with which the network refused the association.
@@ -63,7 +69,7 @@ struct Caller {
 /// A thread's connections over packets.
 pub struct Packets<L> {
     endpoint: Endpoint,
-    lane: L,
+    lanes: Lanes<L>,
     conns: Conns,
     packet: Packet,
     arrived: Vec<Arrived>,
@@ -82,16 +88,17 @@ pub struct Packets<L> {
 }
 
 impl<L: Lane> Packets<L> {
-    /// Creates a transport without connections. Received bytes are copied into `bufs`.
+    /// Creates a transport without connections over one to [`LANES_MAX`] lanes. Received bytes are
+    /// copied into `bufs`.
     ///
     /// # Panics
-    /// Panics if there is no buffer.
-    pub fn new(settings: TransportSettings, lane: L, bufs: Vec<Buf>) -> Packets<L> {
+    /// Panics if there is no buffer, no lane, or there are too many lanes.
+    pub fn new(settings: TransportSettings, lanes: Vec<L>, bufs: Vec<Buf>) -> Packets<L> {
         assert!(!bufs.is_empty(), "received bytes go up in buffers");
         let TransportSettings { endpoint, connections_max, first } = settings;
         let events = endpoint.messages_max + 2 * connections_max + bufs.len();
         Packets {
-            lane,
+            lanes: Lanes::new(lanes),
             conns: Conns::new(first, connections_max, endpoint.channels_max),
             packet: Packet::new(endpoint.packet_bytes),
             arrived: Vec::with_capacity(endpoint.chunks_max),
@@ -125,9 +132,59 @@ impl<L: Lane> Packets<L> {
         self.endpoint.pools.gate.is_held = is_held;
     }
 
-    /// Makes [`Dial::dial`] connect to the endpoint at `server`.
-    pub fn dial_to(&mut self, server: Station) {
-        self.caller.server = Some(server);
+    /// Sets this end's station on each lane, which clients are told if there are several.
+    pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
+        self.endpoint.pools.gate.stations = stations;
+    }
+
+    /// Makes [`Dial::dial`] connect to the endpoint that has these stations: at the first one, or at
+    /// another one if it is silent. The others become further paths, as do those that the endpoint
+    /// tells.
+    pub fn dial_to(&mut self, servers: &[Station]) {
+        self.caller.servers = servers.to_vec();
+        self.caller.further.reserve(LANES_MAX - 1);
+    }
+
+    /// Returns a further station of the server for which a lane is to be added; `None` if there is
+    /// none. [`add_lane`](Packets::add_lane) or [`forgo_lane`](Packets::forgo_lane) answers it.
+    pub fn wanted_lane(&self) -> Option<Station> {
+        self.caller.further.get(self.lanes.count() - 1).copied()
+    }
+
+    /// Adds a lane to the station that [`wanted_lane`](Packets::wanted_lane) returns.
+    pub fn add_lane(&mut self, lane: L) {
+        let nth = self.lanes.count() - 1;
+        self.lanes.add(lane);
+        self.add_path(nth);
+    }
+
+    /// Gives up the station that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
+    pub fn forgo_lane(&mut self) {
+        if self.wanted_lane().is_some() {
+            self.caller.further.remove(self.lanes.count() - 1);
+        }
+    }
+
+    /// Adds the path to a further station of the server, if there is a lane for it.
+    fn add_path(&mut self, nth: usize) {
+        let to = self.caller.further.get(nth).copied();
+        if let (Some(to), Some(association)) = (to, self.caller.association)
+            && nth + 1 < self.lanes.count()
+        {
+            self.endpoint.add_path(self.now, association, nth as u8 + 1, to);
+        }
+    }
+
+    /// Notes a further station of the server that was dialled.
+    fn told(&mut self, station: Station) {
+        let further = &mut self.caller.further;
+        let dialled = self.caller.servers.get(self.caller.nth);
+        if further.len() + 1 < LANES_MAX && dialled != Some(&station) && !further.contains(&station)
+        {
+            further.push(station);
+            let nth = further.len() - 1;
+            self.add_path(nth);
+        }
     }
 
     /// Tells the peers that all associations are over. Nothing that arrives for them may be passed
@@ -138,7 +195,9 @@ impl<L: Lane> Packets<L> {
         while farewell(&self.endpoint, &mut at, &mut self.packet) {
             bytes.clear();
             self.endpoint.slices(&self.packet).for_each(|part| bytes.extend_from_slice(part));
-            self.lane.part(self.packet.to, &bytes);
+            if let Some(lane) = self.lanes.all().get_mut(usize::from(self.packet.lane)) {
+                lane.part(self.packet.to, &bytes);
+            }
         }
     }
 
@@ -159,6 +218,9 @@ impl<L: Lane> Packets<L> {
             unknown: counted.unknown,
             repeated: counted.repeated,
             no_room: counted.refused,
+            paths_left: counted.paths_left,
+            paths_proven: counted.paths_proven,
+            lanes: self.lanes.carried(),
             too_many: counted.hellos_dropped,
             associations: self.endpoint.associations.taken() as u64,
         }
@@ -181,9 +243,9 @@ impl<L: Lane> Packets<L> {
         core::mem::take(&mut self.bufs)
     }
 
-    /// Returns the lane that carries the packets.
-    pub fn lane(&mut self) -> &mut L {
-        &mut self.lane
+    /// Returns the lanes that carry the packets.
+    pub fn lanes(&mut self) -> &mut [L] {
+        self.lanes.all()
     }
 
     /// Processes the network's report that nothing receives at the server's station. The report may
@@ -202,9 +264,10 @@ impl<L: Lane> Packets<L> {
             return;
         }
         while let Some(&place) = self.caller.waiting.front() {
-            let Some(server) = self.caller.server else { return };
+            let Some(&server) = self.caller.servers.get(self.caller.nth) else { return };
             if self.caller.association.is_none() {
-                self.lane.renew(server);
+                self.lanes.all()[0].renew(server);
+                self.caller.further.clear();
                 self.caller.association = self.endpoint.dial(now, 0, server);
                 (self.caller.is_up, self.caller.refusal) = (false, None);
             }
@@ -243,10 +306,24 @@ impl<L: Lane> Packets<L> {
                     }
                 }
                 Event::Closed { conn, reason } => self.closed(conn, reason),
-                Event::Up(association) => {
-                    self.caller.is_up |= self.caller.association == Some(association);
+                Event::Up(association) => self.up(association),
+                Event::Told(association, station) => {
+                    if self.caller.association == Some(association) {
+                        self.told(station);
+                    }
                 }
                 Event::Down(association, why) => self.down(association, why),
+            }
+        }
+    }
+
+    /// Processes the beginning of an association, which gets a path to each station of the server
+    /// that is known.
+    fn up(&mut self, association: AssociationId) {
+        if self.caller.association == Some(association) {
+            self.caller.is_up = true;
+            for nth in 0..self.caller.servers.len() {
+                self.told(self.caller.servers[nth]);
             }
         }
     }
@@ -323,6 +400,10 @@ impl<L: Lane> Packets<L> {
             self.caller.association = None;
             return;
         }
+        if why == Down::Silent || self.caller.refusal.is_some() {
+            // The next dial is to another station of the server.
+            self.caller.nth = (self.caller.nth + 1) % self.caller.servers.len().max(1);
+        }
         let errno = self.caller.refusal.take().unwrap_or(match why {
             Down::Silent => TIMED_OUT,
             Down::Reset | Down::Local | Down::Idle => RESET,
@@ -351,7 +432,7 @@ impl<L: Lane> Packets<L> {
 
     fn return_buffers(&mut self) {
         while let Some(buf) = self.endpoint.take_back() {
-            self.lane.give(buf);
+            self.lanes.give(buf);
         }
     }
 }
@@ -359,7 +440,7 @@ impl<L: Lane> Packets<L> {
 impl<L: Lane> Streams for Packets<L> {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         self.now = now;
-        if let Some(errno) = self.lane.poll(&mut self.arrived) {
+        if let Some(errno) = self.lanes.poll(&mut self.arrived) {
             self.refused(errno);
         }
         for arrived in self.arrived.drain(..) {
@@ -395,14 +476,17 @@ impl<L: Lane> Streams for Packets<L> {
 
     fn kick(&mut self, now: Instant) {
         self.connect(now);
-        while self.lane.has_room() && self.endpoint.transmit(now, &mut self.packet) {
-            let (to, bytes) = (self.packet.to, self.packet.len());
-            self.lane.put(to, bytes, self.endpoint.slices(&self.packet));
+        loop {
+            let room = self.lanes.room();
+            if room == 0 || !self.endpoint.transmit_by(room, now, &mut self.packet) {
+                break;
+            }
+            self.lanes.put(&self.packet, self.endpoint.slices(&self.packet));
             if let Some(lent) = self.packet.lent() {
                 self.endpoint.gone(lent);
             }
         }
-        self.lane.kick();
+        self.lanes.kick();
         self.return_buffers();
     }
 
@@ -424,7 +508,7 @@ impl<L: Lane> Streams for Packets<L> {
     fn wake_at(&self) -> Option<Instant> {
         let goes_on =
             !self.bufs.is_empty() && (self.partly.is_some() || self.endpoint.has_events());
-        if !self.events.is_empty() || goes_on || self.lane.has_work() {
+        if !self.events.is_empty() || goes_on || self.lanes.has_work() {
             return Some(Instant::ZERO);
         }
         let finishing = self.finishing.front().map(|(deadline, _)| *deadline);

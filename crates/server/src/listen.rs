@@ -13,7 +13,7 @@ use crate::credentials::{read_secret, read_text};
 use crate::host_keys::HostKeys;
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
-/// `reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE]`,
+/// `reflex+udp://HOST:PORT[?also=HOST:PORT&namespace=N&tenant=NAME&key=FILE]`,
 /// `reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&window=N&via=WAY]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
@@ -172,7 +172,7 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
-                    reflex+udp://HOST:PORT[?namespace=N&tenant=NAME&key=FILE], \
+                    reflex+udp://HOST:PORT[?also=HOST:PORT&namespace=N&tenant=NAME&key=FILE], \
                     reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&\
                     window=N&via=xdp|native|packet], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
@@ -200,7 +200,7 @@ impl ListenAt {
         } else if let Some(host) = place.strip_prefix("reflex://") {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
-            Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?)
+            Endpoint::Packets(look_up(host.trim_end_matches('/'), url)?.into())
         } else if let Some(at) = place.strip_prefix("reflex+eth://") {
             let parsed = at.parse::<EtherAddress>();
             Endpoint::Ethernet(parsed.map_err(|error| format!("{url:?}: {error}; {FORM}"))?)
@@ -254,6 +254,11 @@ impl ListenAt {
         {
             return Ok(());
         }
+        if let (Some(("also", host)), Endpoint::Packets(lanes)) =
+            (pair.split_once('='), &mut self.endpoint)
+        {
+            return lanes.add(look_up(host, pair)?).map_err(|error| error.to_string());
+        }
         match (pair.split_once('='), &self.endpoint) {
             (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
                 let parsed = number.parse().ok().filter(|n| *n > 0);
@@ -292,7 +297,7 @@ impl ListenAt {
         let bound = match &self.endpoint {
             Endpoint::Internet(address) => Listener::bind(*address, options),
             Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
-            Endpoint::Packets(address) => Listener::bind_packets(*address),
+            Endpoint::Packets(lanes) => Listener::bind_packets(lanes),
             Endpoint::Ethernet(at) => Listener::bind_ether(at, workers),
         };
         bound.map_err(|error| error.to_string()).and_then(|listener| self.secure(listener, keys))
@@ -383,7 +388,7 @@ pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
         (Endpoint::Internet(address), Protocol::NvmeTcp) => format!("nvme-tcp://{address}"),
         (Endpoint::Internet(address), Protocol::Nbd) => format!("nbd://{address}"),
         (Endpoint::Internet(address), Protocol::Reflex) => format!("reflex://{address}"),
-        (Endpoint::Packets(address), _) => format!("reflex+udp://{address}"),
+        (Endpoint::Packets(lanes), _) => format!("reflex+udp://{lanes}"),
         (Endpoint::Ethernet(at), _) => format!("reflex+eth://{at}"),
         (Endpoint::Unix(path), Protocol::Nbd) => format!("nbd+unix:{path}"),
         (Endpoint::Unix(path), _) => format!("reflex+unix:{path}"),
@@ -404,7 +409,15 @@ mod tests {
         assert_eq!(url(listen.protocol, &listen.endpoint), "reflex+udp://127.0.0.1:7420");
         let listen = ListenAt::parse("reflex+udp://127.0.0.1:7420?key=/etc/k&tenant=t").unwrap();
         assert_eq!(listen.packet_key.as_deref(), Some(std::path::Path::new("/etc/k")));
-        for bad in ["reflex+udp://127.0.0.1:7?key=", "reflex+unix:/run/a?key=/etc/k"] {
+        let several = "reflex+udp://127.0.0.1:7420?also=127.0.0.2:7420&also=127.0.0.3:7421";
+        let listen = ListenAt::parse(&format!("{several}&tenant=t")).unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), several);
+        assert!(ListenAt::parse("reflex+udp://0.0.0.0:7?also=127.0.0.1:8").is_err());
+        for bad in [
+            "reflex://127.0.0.1:7?also=127.0.0.2:7",
+            "reflex+udp://127.0.0.1:7?key=",
+            "reflex+unix:/run/a?key=/etc/k",
+        ] {
             assert!(ListenAt::parse(bad).unwrap_err().contains("unknown option"), "{bad}");
         }
         for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]

@@ -181,8 +181,8 @@ layout! {
         [0] association: U32,
         /// The largest packet that both ends receive, in bytes.
         [4] packet_bytes: U16,
-        /// Zero.
-        [6] reserved: U16,
+        /// The number of further stations of the acceptor, which its answers to probes name.
+        [6] stations: U16,
         /// The random number that the acceptor drew for the association.
         [8] cookie: U64,
     }
@@ -224,6 +224,34 @@ layout! {
         /// The proof that the sender of the reset has seen the cookie and, where packets are
         /// sealed, has the key.
         [16] proof: [u8; 16],
+    }
+}
+
+/// Kind of a station in a [`StationBody`]: there is none, and none follows.
+pub const STATION_NONE: u8 = 0;
+
+/// Kind of a station in a [`StationBody`]: a port at a network card of the segment.
+pub const STATION_ETHERNET: u8 = 1;
+
+/// Kind of a station in a [`StationBody`]: an IPv4 address and a port.
+pub const STATION_IPV4: u8 = 4;
+
+/// Kind of a station in a [`StationBody`]: an IPv6 address and a port.
+pub const STATION_IPV6: u8 = 6;
+
+layout! {
+    /// A further station of the acceptor. Several may follow the body of its [`PacketKind::PROBE`].
+    pub struct StationBody: 24 {
+        /// The kind of the station: one of `STATION_…`.
+        [0] kind: u8,
+        /// Zero.
+        [1] reserved: u8,
+        /// The port.
+        [2] port: U16,
+        /// Zero.
+        [4] zero: U32,
+        /// The address in network order: its first 4, 6 or 16 bytes, by the kind; zeroes follow.
+        [8] address: [u8; 16],
     }
 }
 

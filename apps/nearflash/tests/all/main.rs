@@ -20,6 +20,7 @@ mod serving {
     mod nvme_tls;
     mod overload;
     mod packets;
+    mod packets_lanes;
     mod packets_path;
     mod queue;
     mod requests;

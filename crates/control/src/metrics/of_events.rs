@@ -98,6 +98,22 @@ families! {
     packets_associations: Gauge[]
         "Associations with clients over packets: one for each process of a client, however many connections it has."
         => |_, out| out.gauge([], PacketReading::of_process().associations as f64);
+    packets_of_lanes: Counter["lane", "direction"]
+        "Packets of each lane of a listener with several (`also=`), `received` and `sent`. Lanes are counted from 1, in the order of the listener's URL."
+        => |_, out| {
+            for (lane, read) in ["1", "2", "3", "4"].into_iter().zip(PacketReading::of_process().lanes) {
+                out.count([lane, "received"], read.received)?;
+                out.count([lane, "sent"], read.sent)?;
+            }
+            Ok(())
+        };
+    packets_paths: Counter["change"]
+        "Paths to clients beside the first of each association: `proven`, used from now on or again; `left`, since the client was silent there and not elsewhere."
+        => |_, out| {
+            let PacketReading { paths_left, paths_proven, .. } = PacketReading::of_process();
+            out.count(["proven"], paths_proven)?;
+            out.count(["left"], paths_left)
+        };
     audit_records: Counter["outcome"]
         "Records of changes that are in the audit log's file (`kept`), and those that could not be written when they were due (`owed`): those are written later, or lost with the process."
         => |_, out| each(out, [("kept", Happening::AuditKept), ("owed", Happening::AuditOwed)]);

@@ -204,9 +204,8 @@ impl Kernel for Epoll {
         server: &Endpoint,
     ) -> Result<u32, Errno> {
         let begun = match server {
-            Endpoint::Internet(address) | Endpoint::Packets(address) => {
-                rustix::net::connect(&socket, address)
-            }
+            Endpoint::Internet(address) => rustix::net::connect(&socket, address),
+            Endpoint::Packets(lanes) => rustix::net::connect(&socket, &lanes.first()),
             Endpoint::Unix(path) => SocketAddrUnix::new(path.as_bytes())
                 .and_then(|address| rustix::net::connect(&socket, &address)),
             Endpoint::Ethernet(_) => return Err(Errno::AFNOSUPPORT),

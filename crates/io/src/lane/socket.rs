@@ -25,7 +25,7 @@ use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
 use crate::{Error, Owner, Ring, RingEvent, carve, datagram, ether};
 
-/// The provided-buffer group of the lane.
+/// The provided-buffer group of the first lane. Each lane has one.
 const GROUP: u16 = 1;
 
 /// Bytes of an address and of a control message in a received buffer.
@@ -72,6 +72,10 @@ enum Receive {
 /// A lane over a socket.
 pub(crate) struct SocketLane {
     ring: Ring,
+    /// The owner of the lane's completions.
+    owner: Owner,
+    /// The lane's provided-buffer group.
+    group: u16,
     socket: Arc<OwnedFd>,
     kind: SocketKind,
     landings: usize,
@@ -92,14 +96,14 @@ pub(crate) struct SocketLane {
 }
 
 impl SocketLane {
-    /// Returns a lane over a bound socket, or a connected one.
+    /// Returns lane `number` of a ring, over a bound socket or a connected one.
     ///
     /// # Errors
     /// Fails if memory does not suffice, or the kernel is too old.
     pub(crate) fn new(
         ring: &Ring,
-        socket: Arc<OwnedFd>,
-        kind: SocketKind,
+        number: usize,
+        (socket, kind): (Arc<OwnedFd>, SocketKind),
         sizes: LaneSizes,
     ) -> Result<SocketLane, Error> {
         let LaneSizes { landings, spares, blocks, packet_bytes } = sizes;
@@ -110,6 +114,7 @@ impl SocketLane {
                 (PACKET_AT + payload, payload)
             }
         };
+        let group = GROUP + number as u16;
         let class = SizeClass { bytes: packet_bytes, count: spares };
         let numbered = |buf: Buf| {
             let index = buf.index() + landings as u32;
@@ -122,10 +127,12 @@ impl SocketLane {
         };
         Ok(SocketLane {
             ring: ring.clone(),
+            owner: Owner::lane(number),
+            group,
             socket,
             kind,
             landings,
-            provided: ProvidedBuffers::register(ring, GROUP, landing_bytes, landings)?,
+            provided: ProvidedBuffers::register(ring, group, landing_bytes, landings)?,
             header: Box::leak(Box::new(header)),
             receive: Receive::Idle,
             spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
@@ -144,18 +151,18 @@ impl SocketLane {
         }
         self.receive = Receive::Armed;
         let fd = types::Fd(self.socket.as_raw_fd());
-        let entry = opcode::RecvMsgMulti::new(fd, self.header, GROUP).build();
+        let entry = opcode::RecvMsgMulti::new(fd, self.header, self.group).build();
         // SAFETY: the header is never freed; the kernel receives into the provided buffers.
-        unsafe { self.ring.push(Owner::PACKETS, RECEIVE, entry) };
+        unsafe { self.ring.push(self.owner, RECEIVE, entry) };
     }
 
     /// Stops receiving: from now on, packets are for another process with the same socket.
     pub(crate) fn cease(&mut self) {
         if std::mem::replace(&mut self.receive, Receive::Over) == Receive::Armed {
-            let receive = types::CancelBuilder::user_data(Owner::PACKETS.bits() | RECEIVE);
+            let receive = types::CancelBuilder::user_data(self.owner.bits() | RECEIVE);
             let entry = opcode::AsyncCancel2::new(receive).build();
             // SAFETY: the entry points to nothing.
-            unsafe { self.ring.push(Owner::PACKETS, CANCEL, entry) };
+            unsafe { self.ring.push(self.owner, CANCEL, entry) };
         }
     }
 
@@ -234,14 +241,14 @@ impl SocketLane {
         let fd = types::Fd(self.socket.as_raw_fd());
         let entry = opcode::SendMsg::new(fd, message).build();
         // SAFETY: the block is boxed and stays in `flying` until the completion; `drop` leaks it.
-        unsafe { self.ring.push(Owner::PACKETS, place as u64 + 1, entry) };
+        unsafe { self.ring.push(self.owner, place as u64 + 1, entry) };
     }
 }
 
 impl Lane for SocketLane {
     fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut completions = std::mem::take(&mut self.completions);
-        self.ring.drain(Owner::PACKETS, &mut completions);
+        self.ring.drain(self.owner, &mut completions);
         let mut refusal = None;
         for event in completions.drain(..) {
             let refused = match event.data {
@@ -314,7 +321,7 @@ impl Lane for SocketLane {
 
     fn has_work(&self) -> bool {
         let starts = self.receive == Receive::Idle && self.provided.available() > 0;
-        starts || self.ring.has_events(Owner::PACKETS)
+        starts || self.ring.has_events(self.owner)
     }
 }
 
@@ -378,7 +385,7 @@ mod tests {
         let server: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         let sizes = LaneSizes { landings: 8, spares: 16, blocks: 4, packet_bytes: 1200 };
         let kind = SocketKind::Udp { is_connected: false };
-        let mut lane = SocketLane::new(&ring, socket, kind, sizes).unwrap();
+        let mut lane = SocketLane::new(&ring, 0, (socket, kind), sizes).unwrap();
         let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut held = Vec::new();
         for n in 0..16 {

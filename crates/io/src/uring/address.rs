@@ -36,9 +36,8 @@ impl SocketAddress {
 impl From<&Endpoint> for SocketAddress {
     fn from(endpoint: &Endpoint) -> Self {
         let path = match endpoint {
-            Endpoint::Internet(address) | Endpoint::Packets(address) => {
-                return SocketAddress::from(*address);
-            }
+            Endpoint::Internet(address) => return SocketAddress::from(*address),
+            Endpoint::Packets(lanes) => return SocketAddress::from(lanes.first()),
             Endpoint::Unix(path) => path.as_bytes(),
             Endpoint::Ethernet(address) => unreachable!("no stream leads to {address}"),
         };

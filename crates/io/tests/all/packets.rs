@@ -17,19 +17,24 @@ pub(crate) fn end() -> Packets {
     End::with(config)
 }
 
+/// Returns a listener for packets at an address.
+fn bind(address: &str) -> Result<Listener, nearflash_io::Error> {
+    Listener::bind_packets(&address.parse::<SocketAddr>().unwrap().into())
+}
+
 /// Returns a server, and the address where it receives packets.
 fn server() -> (Packets, SocketAddr) {
     let mut server = end();
-    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = bind("127.0.0.1:0").unwrap();
     let address = listener.endpoint().internet().unwrap();
-    assert_eq!(*listener.endpoint(), Endpoint::Packets(address));
+    assert_eq!(*listener.endpoint(), Endpoint::Packets(address.into()));
     server.sockets.listen(ListenerId(7), listener).unwrap();
     (server, address)
 }
 
 fn client(server: SocketAddr) -> Packets {
     let mut client = end();
-    client.sockets.dial_to(Endpoint::Packets(server));
+    client.sockets.dial_to(Endpoint::Packets(server.into()));
     client
 }
 
@@ -135,7 +140,7 @@ fn bytes_arrive_in_order_on_each_connection() {
 fn sealed_ends_understand_each_other_and_nobody_else() {
     let key = |byte: &str| PacketKey::parse(&byte.repeat(32)).unwrap();
     let mut server = end();
-    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = bind("127.0.0.1:0").unwrap();
     let address = listener.endpoint().internet().unwrap();
     server.sockets.listen(ListenerId(7), listener.with_key(Some(key("0a")))).unwrap();
     let mut client = client(address);
@@ -192,7 +197,7 @@ fn ends_are_noticed_at_the_other_end() {
 #[test]
 fn another_process_goes_on_with_the_socket() {
     let mut server = end();
-    let listener = Listener::bind_packets("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = bind("127.0.0.1:0").unwrap();
     let (kept, endpoint) = (listener.keep(), listener.endpoint().clone());
     server.sockets.listen(ListenerId(7), listener).unwrap();
     let mut client = client(endpoint.internet().unwrap());

@@ -10,7 +10,7 @@ use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
 use client::{Address, AddressError, ServerEndpoint, Trust, Version};
 use flash::Spec;
-use io::{ClientTls, Endpoint, Network, PacketKey, UnixPath};
+use io::{ClientTls, Endpoint, Network, PacketKey, UdpLanes, UnixPath};
 
 /// The address of a server, the TLS settings and the key of sealed packets.
 #[derive(Clone, Debug)]
@@ -134,7 +134,13 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
     match place {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
         ServerEndpoint::Network(host) => Ok(look_up(host)?.into()),
-        ServerEndpoint::Packets(host) => Ok(Endpoint::Packets(look_up(host)?)),
+        ServerEndpoint::Packets(hosts) => {
+            let mut lanes = UdpLanes::from(look_up(&hosts[0])?);
+            for host in &hosts[1..] {
+                lanes.add(look_up(host)?).map_err(|error| error.to_string())?;
+            }
+            Ok(Endpoint::Packets(lanes))
+        }
         ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
     }
 }

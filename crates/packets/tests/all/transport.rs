@@ -146,7 +146,7 @@ fn transport_of(air: &Rc<RefCell<Air>>, me: usize, base: Settings) -> Packets<En
     let lane = End { air: air.clone(), me, bufs: bufs(96, 1500), renewals: 0 };
     // So few that bytes have to wait for them.
     let up = bufs(6, 1000);
-    Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, lane, up)
+    Packets::new(TransportSettings { endpoint, connections_max: 32, first: 100 }, vec![lane], up)
 }
 
 /// Returns the air without faults, a server and a client, and the time.
@@ -161,7 +161,7 @@ fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Ins
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0, keys[0]), transport(&air, 1, keys[1])];
     ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(station(0));
+    ends[1].dial_to(&[station(0)]);
     (air, ends, now)
 }
 
@@ -235,7 +235,7 @@ fn run(seed: u64, evil: u64, key: Option<u8>) {
     seen.iter_mut().for_each(|seen| seen.bodies = bufs(64, BODY_BYTES));
     let mut chance = Chance(seed ^ 0x5eed);
     ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(station(0));
+    ends[1].dial_to(&[station(0)]);
     let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| ends[1].dial(now)).collect();
     let mut left: VecDeque<(usize, usize)> = VecDeque::new();
     let mut has_begun = false;
@@ -301,7 +301,7 @@ fn a_dial_to_nobody_ends() {
     let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut end = transport(&air, 1, None);
-    end.dial_to(station(0));
+    end.dial_to(&[station(0)]);
     let conn = end.dial(now);
     let mut events = Vec::new();
     for ms in 0..6_000 {
@@ -327,7 +327,7 @@ fn a_full_server_refuses() {
     assert!(matches!(events[..], [NetEvent::Opened { .. }]), "{events:?}");
     // Another client at the place of the first, whose association the server still has.
     ends[1] = transport_of(&air, 1, Settings { secret: [3; 32], ..Settings::CLIENT });
-    ends[1].dial_to(station(0));
+    ends[1].dial_to(&[station(0)]);
     let conn = ends[1].dial(air.borrow().now);
     let (_, events) = turns(&air, &mut ends, 40);
     let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(111) }] = events[..]
@@ -443,7 +443,7 @@ fn each_association_looks_for_the_way_anew() {
     for round in 1..=3 {
         let conns = [(); 2].map(|()| ends[1].dial(air.borrow().now));
         let (_, opened) = turns(&air, &mut ends, 40);
-        assert_eq!((opened.len(), ends[1].lane().renewals), (2, round));
+        assert_eq!((opened.len(), ends[1].lanes()[0].renewals), (2, round));
         conns.iter().for_each(|conn| ends[1].close(*conn));
         turns(&air, &mut ends, 40);
         // An association without connections ends. The next dial begins another one.

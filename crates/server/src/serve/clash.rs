@@ -63,8 +63,9 @@ fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
         return (one.interface(), one.port) == (other.interface(), other.port);
     }
     let (one, other) = match (one, other) {
-        (Endpoint::Internet(one), Endpoint::Internet(other))
-        | (Endpoint::Packets(one), Endpoint::Packets(other)) => (one, other),
+        (Endpoint::Internet(one), Endpoint::Internet(other)) => (one, other),
+        // A server has one listener of packets.
+        (Endpoint::Packets(one), Endpoint::Packets(other)) => (&one.first(), &other.first()),
         _ => return one == other,
     };
     let covers = |wide: IpAddr, narrow: IpAddr| {

@@ -182,7 +182,11 @@ fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
 /// Ethernet, whose addresses the tests choose.
 fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
-    let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
+    let address = |url: &str| {
+        // Further lanes follow the first address.
+        let place = url.split_once("://").and_then(|(_, place)| place.split('?').next());
+        place.and_then(|place| place.parse().ok())
+    };
     urls.split(' ')
         .filter(|url| !url.contains("+unix:") && !url.contains("+eth:"))
         .map(|url| address(url).unwrap_or_else(|| panic!("no URL: {url:?}")))

@@ -69,9 +69,9 @@ impl PacketPort {
     pub(crate) fn kill(&self, now: Instant) {
         self.settle(now);
         let mut packets = self.packets();
-        packets.lane().has_ended = self.secrets.borrow_mut().happens(0.5);
+        packets.lanes()[0].has_ended = self.secrets.borrow_mut().happens(0.5);
         packets.abandon();
-        packets.lane().has_ended = true;
+        packets.lanes()[0].has_ended = true;
     }
 
     /// Kills the host's process with its user, and takes its buffers back.
@@ -105,7 +105,7 @@ impl PacketPort {
     /// Returns the number of connections of the present process; a dead one has none.
     pub(crate) fn connections(&self) -> usize {
         let mut packets = self.packets();
-        let has_ended = packets.lane().has_ended;
+        let has_ended = packets.lanes()[0].has_ended;
         if has_ended { 0 } else { packets.connections() }
     }
 
@@ -156,10 +156,10 @@ fn begin(
     let endpoint = Settings { sealed, ..endpoint };
     let settings = TransportSettings { endpoint, ..settings.clone() };
     let lane = Wire { air: air.clone(), place, has_ended: false };
-    let mut packets = Packets::new(settings, lane, buffers);
+    let mut packets = Packets::new(settings, vec![lane], buffers);
     match accepts {
         true => packets.listen(Some(ListenerId(0))),
-        false => packets.dial_to(Station::Internet(air.borrow().server())),
+        false => packets.dial_to(&[Station::Internet(air.borrow().server())]),
     }
     packets
 }

@@ -1,0 +1,89 @@
+//! The lanes of an endpoint of packets over UDP: one address, or several of different network cards.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use packets::LANES_MAX;
+
+use crate::Error;
+
+/// The IP addresses and ports of one endpoint, one for each of its lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UdpLanes(Vec<SocketAddr>);
+
+impl UdpLanes {
+    /// Adds the address of a further lane.
+    ///
+    /// # Errors
+    /// Fails if there are [`LANES_MAX`] lanes, another lane has the address, or one of the addresses
+    /// is unspecified, since that is each address of the machine.
+    pub fn add(&mut self, address: SocketAddr) -> Result<(), Error> {
+        let is_taken = address.port() != 0 && self.0.contains(&address);
+        let any = self.0.iter().chain([&address]).find(|one| one.ip().is_unspecified());
+        match any {
+            _ if self.0.len() == LANES_MAX => {
+                Err(Error::new(format!("also={address} is too much; at most {LANES_MAX} lanes")))
+            }
+            _ if is_taken => Err(Error::new(format!("also={address} is another lane, too"))),
+            Some(any) => Err(Error::new(format!(
+                "{any} is every card of the machine; several lanes need an address of one card each"
+            ))),
+            None => {
+                self.0.push(address);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the address of the first lane, at which clients dial.
+    pub fn first(&self) -> SocketAddr {
+        self.0[0]
+    }
+
+    /// Returns the addresses of all lanes.
+    pub fn all(&self) -> &[SocketAddr] {
+        &self.0
+    }
+}
+
+impl From<SocketAddr> for UdpLanes {
+    fn from(address: SocketAddr) -> UdpLanes {
+        UdpLanes(vec![address])
+    }
+}
+
+impl fmt::Display for UdpLanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first())?;
+        for (n, also) in self.0[1..].iter().enumerate() {
+            write!(f, "{}also={also}", if n == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_have_addresses_of_their_own() {
+        let at = |text: &str| -> SocketAddr { text.parse().unwrap() };
+        let mut lanes = UdpLanes::from(at("10.0.0.1:7"));
+        assert_eq!(lanes.to_string(), "10.0.0.1:7");
+        lanes.add(at("10.0.1.1:7")).unwrap();
+        for (bad, word) in [("10.0.0.1:7", "another lane"), ("0.0.0.0:7", "every card")] {
+            let error = lanes.add(at(bad)).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        lanes.add(at("[2001:db8::1]:7")).unwrap();
+        lanes.add(at("10.0.2.1:7")).unwrap();
+        assert!(lanes.add(at("10.0.3.1:7")).unwrap_err().to_string().contains("at most 4"));
+        assert_eq!(
+            lanes.to_string(),
+            "10.0.0.1:7?also=10.0.1.1:7&also=[2001:db8::1]:7&also=10.0.2.1:7"
+        );
+        let mut any = UdpLanes::from(at("[::]:7"));
+        assert!(any.add(at("10.0.0.1:8")).is_err());
+    }
+}
