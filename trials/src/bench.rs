@@ -13,6 +13,7 @@ pub(crate) mod machine;
 mod ops;
 pub(crate) mod process;
 mod rows;
+mod secrets;
 mod servers;
 mod settings;
 mod table;
@@ -41,6 +42,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
         link: if options.veth { Link::veth()? } else { Link::Loopback },
     };
     build(&settings)?;
+    secrets::make()?;
     process::raise_descriptor_limit()?;
     let machine = machine::describe();
     println!("{machine}\n");

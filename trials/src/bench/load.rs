@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::process::{self, Server};
+use super::secrets;
 use super::servers::{self, Op, Shape, Speech};
 use super::settings::{Client, Settings};
 
@@ -155,6 +156,9 @@ pub(crate) fn command(
             command.args([bare, "--copy", "--op", shape.op.name()]);
             command.args(["--seconds", &format!("{:.2}", seconds as f64 * 1.25)]);
         }
+    }
+    if url.contains(secrets::HOST) {
+        command.env(secrets::KEY_VARIABLE, secrets::KEY);
     }
     command.args(["--block-size", &shape.block_size.to_string()]);
     command.args(["--connections", &shape.connections.to_string()]);

@@ -87,6 +87,10 @@ pub(crate) const ALL: &[Row] = &[
     },
     nvme("nvme-read-128k-4x8", READ_STREAM, Against::Ceiling, 0.85),
     nvme("nvme-write-128k-4x8", WRITE_STREAM, Against::Ceiling, 0.85),
+    tls("tls-reflex-read-4k-4x32", Speech::ReflexTls, Speech::Reflex2, 0.40),
+    tls("tls-nvme-read-4k-4x32", Speech::NvmeTls, Speech::Nvme, 0.45),
+    lone_tls("tls-reflex-read-4k-1x1-latency", Speech::ReflexTls, Speech::Reflex2),
+    lone_tls("tls-nvme-read-4k-1x1-latency", Speech::NvmeTls, Speech::Nvme),
     Row { name: "idle-memory", kind: Kind::Memory { connections: 5000, target: 16.0 * 1024.0 } },
 ];
 
@@ -100,6 +104,17 @@ const fn nvme(name: &'static str, shape: Shape, against: Against, target: f64) -
 
 const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
+}
+
+/// Returns a row that compares a rate over TLS with that of the protocol without TLS.
+const fn tls(name: &'static str, of: Speech, plain: Speech, target: f64) -> Row {
+    Row { name, kind: Kind::Rate { of, shape: READ_4K, against: Against::Speech(plain), target } }
+}
+
+/// Returns a row that compares the latency of lone requests over TLS with that without TLS.
+const fn lone_tls(name: &'static str, of: Speech, plain: Speech) -> Row {
+    let against = Against::Speech(plain);
+    Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 3.0 } }
 }
 
 /// The measurements of one side of a row, one for each repetition.

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use super::link::Link;
 use super::process::Server;
+use super::secrets;
 use xtask::shell;
 
 /// The number of the core reserved for servers, as `taskset` and `--cpus` take it.
@@ -37,6 +38,10 @@ pub(crate) enum Speech {
     Nvme,
     /// NVMe over TCP with data digests.
     NvmeDigest,
+    /// Protocol `reflex` version 2 over TLS.
+    ReflexTls,
+    /// NVMe over TCP and TLS.
+    NvmeTls,
 }
 
 /// The shape of a load: the kind and the bytes of requests, connections, and requests in flight on
@@ -91,13 +96,28 @@ impl Speech {
             Speech::Reflex2 => "nearflash, reflex version 2",
             Speech::Nvme => "nearflash, NVMe/TCP",
             Speech::NvmeDigest => "nearflash, NVMe/TCP with data digests",
+            Speech::ReflexTls => "nearflash, reflex version 2 over TLS",
+            Speech::NvmeTls => "nearflash, NVMe/TCP over TLS",
         }
     }
 
     fn scheme(self) -> &'static str {
         match self {
             Speech::Reflex1 | Speech::Reflex2 => "reflex",
-            Speech::Nvme | Speech::NvmeDigest => "nvme-tcp",
+            Speech::ReflexTls => "reflexs",
+            Speech::Nvme | Speech::NvmeDigest | Speech::NvmeTls => "nvme-tcp",
+        }
+    }
+
+    /// Returns the parameters of the listener's URL.
+    fn parameters(self) -> String {
+        let path = |name| secrets::place(name).display().to_string();
+        match self {
+            Speech::ReflexTls => {
+                format!("?certificate={}&key={}", path("certificate.pem"), path("key.pem"))
+            }
+            Speech::NvmeTls => "?tls=required".to_owned(),
+            _ => String::new(),
         }
     }
 
@@ -109,7 +129,13 @@ impl Speech {
             Speech::Reflex2 => ("reflex", "?v=2".to_owned()),
             Speech::Nvme => ("nvme-tcp", format!("/{}", subsystem())),
             Speech::NvmeDigest => ("nvme-tcp", format!("/{}?digests=data", subsystem())),
+            Speech::ReflexTls => {
+                let certificate = secrets::place("certificate.pem");
+                ("reflexs", format!("?v=2&ca={}", certificate.display()))
+            }
+            Speech::NvmeTls => ("nvme-tcp", format!("/{}?host={}", subsystem(), secrets::HOST)),
         };
+        let place = place.split_once('?').map_or(place, |(place, _)| place);
         format!("{scheme}://{place}{rest}")
     }
 }
@@ -148,7 +174,11 @@ impl Contender {
                 let mut command = program("nearflash");
                 command.args(["serve", "--device", DEVICE, "--workers", "1"]);
                 command.args(["--admin", "none", "--cpus", SERVER_CPU]);
-                command.args(["--listen", &format!("{}://{listen}", speech.scheme())]);
+                let (scheme, parameters) = (speech.scheme(), speech.parameters());
+                command.args(["--listen", &format!("{scheme}://{listen}{parameters}")]);
+                if speech == Speech::NvmeTls {
+                    command.arg("--config").arg(secrets::place("host.toml"));
+                }
                 if matches!(link, Link::Veth(_)) {
                     // Off loopback, the server demands access rules and leaves congestion control
                     // to the system.
@@ -219,6 +249,9 @@ mod tests {
         assert!(url(Speech::Nvme).starts_with("nvme-tcp://127.0.0.1:4420/nqn."));
         assert!(url(Speech::NvmeDigest).ends_with("?digests=data"));
         assert_eq!(Contender::Naive.speech(), Speech::Reflex1);
+        let secure = Speech::ReflexTls.url("reflexs://127.0.0.1:7420?certificate=a&key=b");
+        assert!(secure.starts_with("reflexs://127.0.0.1:7420?v=2&ca=/"), "{secure}");
+        assert!(url(Speech::NvmeTls).ends_with(":bench"));
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! The keys of the rows over TLS: a certificate for `reflex`, and a pre-shared key for NVMe/TCP.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::servers::built;
+use xtask::shell;
+
+/// The qualified name of the host over TLS.
+pub(super) const HOST: &str = "nqn.2026-11.io.nearflash:bench";
+
+/// The host's key, for measurements only: it is published here.
+pub(super) const KEY: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
+
+/// The environment variable from which the client takes its key.
+pub(super) const KEY_VARIABLE: &str = "NEARFLASH_NVME_TLS_KEY";
+
+/// The validity of the certificate in days.
+const DAYS: &str = "2";
+
+/// Returns the path of a file of the rows over TLS.
+pub(super) fn place(name: &str) -> PathBuf {
+    built("bench-secrets").join(name)
+}
+
+/// Writes the files: `certificate.pem` with `key.pem`, and the configuration `host.toml`. Needs the
+/// program `openssl`.
+pub(super) fn make() -> Result<(), String> {
+    let folder = built("bench-secrets");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    write(&place("host.toml"), &format!("[[host]]\nnqn = \"{HOST}\"\ntls_key = \"{KEY}\"\n"))?;
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]);
+    command.args(["-days", DAYS, "-subj", "/CN=localhost"]);
+    command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:10.99.0.1"]);
+    command.arg("-keyout").arg(place("key.pem")).arg("-out").arg(place("certificate.pem"));
+    let ran = shell::capture(&mut command, Duration::from_secs(60))?;
+    if ran.ok { Ok(()) } else { Err(ran.output) }
+}
+
+/// Writes a file that only its owner can read.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o600)))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
