@@ -94,7 +94,8 @@ impl Wakers {
     }
 }
 
-/// Starts a thread that calls `body` whenever it is woken, and puts its handle into `slot`.
+/// Starts a thread that calls `body` whenever the thread is unparked, and puts the thread's handle
+/// into `slot`.
 fn start(
     slot: &OnceLock<Thread>,
     name: &str,

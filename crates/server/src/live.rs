@@ -133,8 +133,8 @@ impl Live {
         Ok(live)
     }
 
-    /// Records that the predecessor may still have requests at the devices (`true`), or that it has
-    /// none.
+    /// Records whether the predecessor process may still have requests at the devices (`true`), or
+    /// has none.
     pub(crate) fn set_older(&self, is_there: bool) {
         self.reconciler.set_older(is_there);
     }
@@ -301,7 +301,8 @@ impl Live {
         self.reconciler.ground.wakers.start_keeper(keep)
     }
 
-    /// Stores the present reservations, and answers the hosts that wait for it.
+    /// Stores the present reservations, and answers the hosts whose commands wait until the
+    /// reservations are durable.
     fn keep_reservations(&self) {
         let Some(fabric) = self.fabric() else { return };
         reservations::keep(&fabric, &mut self.lock());

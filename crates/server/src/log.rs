@@ -140,7 +140,8 @@ pub(crate) fn tell(line: String) {
     TELLER.get_or_init(|| Teller::start(say)).tell(line);
 }
 
-/// A thread that writes lines one after the other.
+/// A background thread that writes the log's lines one after another, so that callers never wait
+/// for the output.
 struct Teller {
     lines: SyncSender<String>,
     /// The number of lines that were dropped for lack of room, since a line was last queued.

@@ -20,8 +20,8 @@ fn machine_name() -> String {
     }
 }
 
-/// Returns the machine's identifier, or its name if it has none. It is read once: each namespace has
-/// an identifier that is derived from it.
+/// Returns the machine's identifier from `/etc/machine-id`, or the machine's name if there is no
+/// such file. The file is read once per process. Namespace UUIDs are derived from the identifier.
 pub(crate) fn machine_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
     ID.get_or_init(|| {

@@ -64,7 +64,8 @@ pub(crate) struct Tools {
 #[derive(Clone, Debug)]
 struct Policy {
     device: String,
-    /// `true` if the device is recalibrated automatically, when it has drifted and is idle.
+    /// `true` if the device is recalibrated automatically when its latency has drifted from its
+    /// model and it is idle.
     is_automatic: bool,
     /// The time of little load after which the device counts as idle.
     idle_after: Duration,
@@ -157,8 +158,8 @@ impl Recalibrations {
         self.lock().policies.push(Policy::of(device));
     }
 
-    /// Ends probes that write where the device's new settings forbid it. Called before the settings
-    /// are stored, by a caller that prevents new probes.
+    /// Ends recalibration probes that write to blocks which the device's new settings forbid. To be
+    /// called before the settings are stored, by a caller that prevents new probes.
     ///
     /// # Errors
     /// Probes are in flight there. They end soon, and nothing may change before.

@@ -262,8 +262,8 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     (setups.collect(), are_known)
 }
 
-/// Makes the registry watch the work that devices do of their own accord. `named` has the devices
-/// in the order of their places.
+/// Makes the registry account for the background work of devices, such as garbage collection.
+/// `named` has the devices with their names, in the order of their indices.
 ///
 /// # Errors
 /// The promises on a device do not fit beside its work.

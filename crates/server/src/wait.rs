@@ -7,7 +7,8 @@ use std::time::Duration;
 use control::admin::{Code, Problem};
 use io::Clock;
 
-/// The time limit for a change, and for devices to finish the requests that it forbids.
+/// The time limit for a change to take effect on all workers, and for devices to finish the
+/// requests that the change forbids.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(8);
 
 /// The time that a change waits for the lock after another change has waited in vain.

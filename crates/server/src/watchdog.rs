@@ -32,7 +32,8 @@ pub(crate) fn start(orders: &Arc<Orders>, wakers: &[Waker]) -> Result<(), String
     started.map(drop).map_err(|error| format!("cannot start the watchdog: {error}"))
 }
 
-/// Asks all workers, and gives a sign of life if they have answered after the pause.
+/// Asks all workers to show that their threads run, and sends the service manager a sign of life if
+/// all have answered after `pause`.
 fn look(orders: &Orders, wakers: &[Waker], pause: Duration) {
     orders.ask(wakers);
     std::thread::sleep(pause);

@@ -55,7 +55,7 @@ pub struct Changes {
     /// subsystem, and a new one would let everybody in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) own_name: Option<String>,
-    /// The reservations of hosts that asked for them to persist.
+    /// The NVMe reservations that hosts have made with persistence through power loss.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
     /// The text of the models that operators have named, by device, as of the change. So a server
@@ -123,7 +123,8 @@ impl Changes {
         lines
     }
 
-    /// Returns a line for each namespace that is another file by the configuration, or none.
+    /// Returns a warning for each namespace whose live change names another file than the
+    /// configuration does.
     fn other_files(&self, base: &Config) -> Vec<String> {
         let said = base.numbered_namespaces();
         let line = |(number, changed): (&u16, &Option<Namespace>)| {

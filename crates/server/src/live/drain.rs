@@ -63,7 +63,7 @@ impl Drains {
         Ok(())
     }
 
-    /// Allows drains again.
+    /// Allows operators to start drains again.
     pub(super) fn allow(&self) {
         *self.is_given.lock().expect("no holder of this lock panics") = false;
     }

@@ -22,7 +22,8 @@ pub(super) const BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,
-    /// `true` if the file's permissions are durable, since it existed before or has been synced.
+    /// `true` if the file's permissions are durable, because the file existed before or has been
+    /// synced.
     is_old: bool,
     #[cfg(test)]
     id: power::FileId,
@@ -119,7 +120,7 @@ pub(super) fn rename_if_there(from: &Path, to: &Path) -> io::Result<bool> {
     found(rename(from, to))
 }
 
-/// Gives a file another name.
+/// Gives a file an additional name (a hard link).
 pub(super) fn link(file: &Path, name: &Path) -> io::Result<()> {
     #[cfg(test)]
     power::may()?;

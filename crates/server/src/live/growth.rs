@@ -22,7 +22,8 @@ pub(super) struct Need {
     pub(super) blocks: u64,
 }
 
-/// The sizes and the stored changes to which a failed change returns after it has enlarged devices.
+/// The namespace sizes and stored changes to restore if a change fails after it has enlarged
+/// devices.
 #[derive(Default)]
 pub(super) struct Growth {
     /// The enlarged devices, with their former sizes in blocks.

@@ -42,7 +42,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Stores these changes, and makes them the present ones.
+    /// Stores these live changes, and makes them the current changes of the server.
     pub(super) fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
         self.check_thawed()?;
         let changes = changes.of(&self.base);
@@ -106,7 +106,7 @@ impl Inner {
         self.world = Arc::new(World { config, spaces, nvme });
     }
 
-    /// Stores these reservations, with the other changes unchanged.
+    /// Stores these NVMe reservations, with all other live changes unchanged.
     pub(super) fn keep_those(&mut self, reservations: Vec<KeptReservation>) -> Result<(), Problem> {
         if reservations == self.changes.reservations && !self.is_in_doubt() {
             return Ok(());

@@ -10,11 +10,13 @@ use wire::nvme::ReservationKind;
 pub(crate) struct KeptReservation {
     pub(super) subsystem: String,
     pub(super) nsid: u32,
-    /// The UUID of the namespace, since another namespace may get its number.
+    /// The UUID of the reserved namespace. A namespace number may be given to another namespace,
+    /// but a UUID may not.
     pub(super) uuid: [u8; 16],
     generation: u32,
     registrants: Vec<(KeptRegistrant, u64)>,
-    /// The kind of the reservation by its number, with the holder unless all registrants hold it.
+    /// The reservation type by its number in the NVMe specification, with the holder; no holder if
+    /// all registrants hold the reservation. `None` without a reservation.
     held: Option<(u8, Option<KeptRegistrant>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The changes by which the open listeners become those of another configuration.
+//! The changes that turn the open listeners into the listeners of another configuration.
 
 use contract::ListenerId;
 

@@ -12,7 +12,7 @@ use crate::upgrade::{Role, Socket, wanted};
 /// A listener that is open.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
-    /// The configured listener.
+    /// The listener as the configuration describes it.
     pub(crate) at: ListenAt,
     /// The socket that is passed to a successor.
     pub(crate) socket: Arc<Socket>,

@@ -88,8 +88,8 @@ impl Reconciler {
         self.recalibrations.get().and_then(Weak::upgrade)
     }
 
-    /// Records that the predecessor may still have requests at the devices, or that it has none.
-    /// While it may, no namespace, subsystem or host changes, and no device can be removed.
+    /// Records whether the predecessor process may still have requests at the devices. While that
+    /// is so, no namespace, subsystem or host changes, and no device can be removed.
     pub(super) fn set_older(&self, is_there: bool) {
         self.has_older.store(is_there, Ordering::Release);
     }
@@ -135,8 +135,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Derives the state that the server would have with these changes and listeners, and checks
-    /// it.
+    /// Derives and checks the state that the server would have with these live changes and these
+    /// listeners.
     ///
     /// # Errors
     /// Fails with the mistakes of that configuration.
@@ -255,7 +255,7 @@ impl Reconciler {
         self.seen.lock().expect("no holder of this lock panics").clone()
     }
 
-    /// Publishes this state as the one that the server reports.
+    /// Makes this state the one that the admin API and the metrics report.
     pub(super) fn show(&self, inner: &Inner) {
         *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
     }

@@ -22,8 +22,8 @@ pub(super) fn restore(fabric: &Fabric, inner: &Inner) {
     }
 }
 
-/// Stores the present reservations, and answers the hosts that wait for it. While another process
-/// takes over, notes only that reservations are to be stored later.
+/// Stores the present NVMe reservations, and answers the hosts that wait for their durability.
+/// While another process takes over, notes only that reservations are to be stored later.
 pub(super) fn keep(fabric: &Fabric, inner: &mut Inner) {
     if inner.is_frozen {
         inner.keeps_later = true;

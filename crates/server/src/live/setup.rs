@@ -136,8 +136,9 @@ impl Setup {
         Ok(lines)
     }
 
-    /// Returns the changes by which a server of the configuration `base`, with the changes `kept`,
-    /// gets this set-up, and what they cannot reach.
+    /// Returns the live changes that give a server of the configuration `base`, whose changes so
+    /// far are `kept`, this set-up. Also returns the parts of the set-up that no live change can
+    /// reach.
     ///
     /// # Errors
     /// Fails with the reason if the set-up makes no sense there.

@@ -54,7 +54,8 @@ pub struct Store {
     in_doubt: bool,
 }
 
-/// The identity of a state file, by which another process recognizes its own.
+/// The identity of a state file, by which a successor process checks that it opened the same file
+/// as its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StateAt {
     /// The path by which this process opens the file.
@@ -65,7 +66,7 @@ pub(crate) struct StateAt {
 }
 
 impl StateAt {
-    /// Returns true if both are the same file with the same content.
+    /// Returns `true` if both identities name the same file with the same content.
     pub(crate) fn is_same(&self, other: &StateAt) -> bool {
         let place = |state: &StateAt| (state.directory, state.path.file_name().map(<_>::to_owned));
         (place(self), self.generation) == (place(other), other.generation)
@@ -202,7 +203,7 @@ fn log_of(ending: &str) -> String {
     format!("{LOG}.{ending}")
 }
 
-/// Syncs a state file, its log and their names.
+/// Syncs a state file, its change log, and the directory entries of both.
 fn sync_both(path: &Path) -> io::Result<()> {
     files::sync_if_there(path)?;
     files::sync_if_there(&beside(path, LOG))?;

@@ -128,10 +128,10 @@ fn is_lasting(info: &TenantInfo) -> bool {
     info.state == State::Active && !matches!(info.origin, Origin::Client(_))
 }
 
-/// Returns the difference from the configured tenants, `said`, to the present ones, `list`. `first`
-/// is the name of the first device. A tenant that has no entry and only default settings is left
-/// out. Its device counts as a change only if an operator has changed the tenant (`is_changed`),
-/// since a reload that reorders the devices leaves the tenant where it is.
+/// Returns the live changes that turn the configured tenants, `said`, into the present ones,
+/// `list`. `first` is the name of the first device. A tenant that has no entry and only default
+/// settings is left out. Its device counts as a change only if an operator has changed the tenant
+/// (`is_changed`), since a reload that reorders the devices leaves the tenant where it is.
 fn changed_tenants(
     said: &[Tenant],
     list: &[TenantInfo],

@@ -7,11 +7,12 @@ use crate::config::Space;
 
 /// The part of a server that stores models and knows where probes may write.
 pub(crate) trait ModelStore: Send + Sync {
-    /// Stores a model for a device, or with `None` returns to the configured one, for an operator.
+    /// Stores an operator's choice of a device's model; `None` returns the device to the configured
+    /// model.
     fn keep_model(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
-    /// Does what [`keep_model`](ModelStore::keep_model) does, but waits for other changes without a
-    /// time limit.
+    /// Stores a device's model like [`keep_model`](ModelStore::keep_model), but waits for other
+    /// changes without a time limit.
     fn keep_model_at_last(&self, device: &str, model: Option<&DeviceModel>) -> Result<(), Problem>;
 
     /// Calls `then` with the scratch namespace of a device, given by name or number, while the

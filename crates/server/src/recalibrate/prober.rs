@@ -21,7 +21,8 @@ use qos::{AnyScheduler, PAGE_BYTES};
 /// Maximum number of probes that wait or are at the device.
 pub(super) const PROBES_MAX: usize = 1024;
 
-/// The largest number of arrivals in one turn; more arrivals are the sign of a stall.
+/// The largest number of request arrivals that one turn handles; more arrivals mean that the thread
+/// has stalled.
 const ARRIVALS_MAX: usize = 256;
 
 /// The time before an arrival at which the thread stops sleeping.
@@ -56,7 +57,8 @@ pub(super) struct Offer {
     pub(super) reads: f64,
 }
 
-/// The state shared by the thread that makes probes and the recalibration that orders them.
+/// The state shared by the thread that submits probe requests and the recalibration that orders
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     offer: Mutex<Offer>,

@@ -19,7 +19,7 @@ use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
 const STEP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
 const STEP_READS: f64 = 50_000.0;
 
-/// The time for a load to settle before it is measured.
+/// The time after a change of the load for which latencies settle before the measurement begins.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// The interval at which a step looks at the tenants and at the delays of the device.

@@ -33,7 +33,8 @@ pub(super) fn tell(
     told.p95_us = last.map(|sighting| sighting.p95_us).or(told.p95_us);
 }
 
-/// Returns the results for a device whose writes cost `write_before` units so far.
+/// Returns a message with the results of recalibrating a device whose 4 KiB writes cost
+/// `write_before` units until now.
 pub(super) fn found(findings: &Findings, write_before: u32) -> Found {
     let tokens = |units: u64| units / u64::from(TOKEN);
     let price = |units: u32| f64::from(units) / f64::from(TOKEN);

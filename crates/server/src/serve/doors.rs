@@ -1,4 +1,5 @@
-//! All sockets at which a server listens: for clients, operators, scrapes and successors.
+//! All listening sockets of a server: for clients, operators, scrapes of metrics, and successor
+//! processes.
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -33,8 +34,8 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Binds the listeners for clients of so many workers, or takes the ones that the predecessor
-    /// passed, or this process before it started anew.
+    /// Binds the clients' listeners for `workers` workers, or adopts the sockets that the
+    /// predecessor passed, or that this process retained when it restarted itself.
     pub(super) fn bind(
         listen_at: &[ListenAt],
         (tcp, workers, keys): (&TcpOptions, usize, &HostKeys),

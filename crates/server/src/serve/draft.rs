@@ -34,7 +34,8 @@ pub(crate) struct Beside {
     pub(crate) insecure: bool,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) interface: Interface,
-    /// `true` if files are enlarged where a namespace needs it, as at run time.
+    /// `true` if device files are enlarged where a namespace needs more blocks, as changes at run
+    /// time do.
     pub(crate) grows: bool,
 }
 

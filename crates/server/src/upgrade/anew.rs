@@ -69,7 +69,8 @@ pub(super) fn start_anew(why: &str, retained: &Retained) -> Result<Infallible, S
 #[derive(Default)]
 pub(super) struct OtherEnd {
     pub(super) owner: Option<Process>,
-    /// `true` if the server's link ended before it sent anything.
+    /// `true` if the connection to the server that was asked to hand over ended before that server
+    /// sent anything.
     pub(super) is_silent: bool,
 }
 
@@ -94,8 +95,8 @@ fn is_deserted(path: &Path) -> bool {
     false
 }
 
-/// Returns `true` if a process whose link has closed is ending, and so has closed its files.
-/// Returns `false` if the process lives on without the link.
+/// Returns `true` if a process that has closed its connection to this one is ending, and so has
+/// closed its files. Returns `false` if the process lives on without the connection.
 pub(super) fn ends(process: &Process) -> bool {
     (0..END_LOOKS).any(|n| {
         std::thread::sleep(if n == 0 { Duration::ZERO } else { END_PAUSE });

@@ -40,13 +40,13 @@ const BATCH_BYTES: usize = 1 << 20;
 /// that stay will end, so a busy machine gets this much time.
 const UNMOVED_MAX: Duration = Duration::from_secs(4);
 
-/// The connections on their way from this process's workers to the successor.
+/// The connections that are being moved from this process's workers to the successor.
 pub(super) struct Departures<'a> {
     pub(super) hand_over: &'a mut HandOver,
     pub(super) grounds: Arc<Grounds>,
     pub(super) talk: Talk,
-    /// The number of this conversation with a successor, which tells its events from those of
-    /// earlier ones.
+    /// The number of this conversation with a successor. An event with another number belongs to an
+    /// earlier conversation.
     number: u64,
     /// The connections that were shown to the successor and still belong to this process, by
     /// ticket.
@@ -62,8 +62,8 @@ pub(super) struct Departures<'a> {
 }
 
 impl<'a> Departures<'a> {
-    /// Creates the departures to the process at the other end of `talk`, with no connection on its
-    /// way.
+    /// Creates the state of connections that leave for the process at the other end of `talk`; none
+    /// is leaving yet.
     pub(super) fn new(hand_over: &'a mut HandOver, talk: Talk) -> Departures<'a> {
         static TALKS: AtomicU64 = AtomicU64::new(0);
         let grounds = hand_over.grounds();
@@ -96,7 +96,7 @@ impl<'a> Departures<'a> {
         self.talk.report_to(self.hand_over.sender.clone(), self.number)
     }
 
-    /// Returns the next event of this take-over, or `None` after a short wait.
+    /// Returns the next event of this take-over, or `None` if no event comes within a short wait.
     pub(super) fn next_soon(&mut self) -> Option<Event> {
         match self.hand_over.next_soon() {
             Some(Event::Heard(number, _)) if number != self.number => None,
@@ -307,8 +307,8 @@ impl<'a> Departures<'a> {
         }
     }
 
-    /// Gives the successor the connections that it has taken. One message makes all of them its
-    /// own.
+    /// Transfers to the successor the ownership of the connections that it has accepted, by ticket.
+    /// One message makes all of them its own.
     fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
         self.talk.say(Kind::Yours, &put_tickets(tickets))?;
         let now = self.grounds.clock.now();
@@ -325,13 +325,14 @@ impl<'a> Departures<'a> {
         Ok(())
     }
 
-    /// Takes back a connection that was shown, and returns it to its worker.
+    /// Takes back a connection that was offered to the successor, and returns it to its worker.
     fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
         self.grounds.spread.shelve_again(parcel.ticket, shelved);
         self.hand_over.give_back(parcel);
     }
 
-    /// Takes back all connections that were shown, and returns them to their workers.
+    /// Takes back all connections that were offered to the successor, and returns them to their
+    /// workers.
     pub(super) fn take_all_back(&mut self) {
         for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
             self.take_back(parcel, shelved);

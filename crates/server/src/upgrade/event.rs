@@ -11,6 +11,7 @@ pub(super) enum Event {
     Mail,
     /// A process asks to take over.
     Knock(UnixStream),
-    /// The other process has sent a message in the conversation of this number, or has ended it.
+    /// The other process has sent a message in the conversation of this number, or that
+    /// conversation has ended.
     Heard(u64, Result<Message, Over>),
 }

@@ -16,8 +16,8 @@ use super::grounds::Grounds;
 /// The interval at which conditions without an event are polled.
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// The hand-over thread's end of the exchange of connections with this process's workers, and the
-/// events that the thread waits for.
+/// The mailbox of the thread that hands connections over to another process: its exchange with this
+/// process's workers, and the events that it waits for.
 pub(crate) struct HandOver {
     mailbox: WorkerMailbox,
     events: Receiver<Event>,
@@ -29,7 +29,8 @@ pub(crate) struct HandOver {
 }
 
 impl HandOver {
-    /// Returns a hand-over with this mailbox, and the function that signals mail to it.
+    /// Returns a hand-over that uses this mailbox, and the function to call when a message has
+    /// arrived in the mailbox.
     pub(crate) fn new(mailbox: WorkerMailbox) -> (HandOver, Wake) {
         let (sender, events) = channel();
         let has_mail = Arc::new(AtomicBool::new(false));

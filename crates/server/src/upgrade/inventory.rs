@@ -97,7 +97,8 @@ pub(super) struct SocketAt {
 /// A closed listener of the predecessor that may still have connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DepartedAt {
-    /// The place of the listener in the predecessor, by which connections refer to it.
+    /// The listener's place in the predecessor's table of listeners, by which connections refer to
+    /// the listener.
     listener: u16,
     number: u16,
     url: String,

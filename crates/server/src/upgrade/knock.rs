@@ -1,4 +1,4 @@
-//! The check of a process that asks to take over, and its refusal.
+//! The check of a process that asks to take over, and the answer that refuses an unsuitable one.
 
 use std::os::unix::net::UnixStream;
 

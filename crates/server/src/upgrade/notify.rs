@@ -12,7 +12,8 @@ pub(super) fn is_watched() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// The time after a drain for the remaining steps, such as writing the last lines of the audit log.
+/// The time that shutdown steps after a drain may take, such as writing the last lines of the audit
+/// log.
 const LAST: Duration = Duration::from_secs(20);
 
 /// The environment variable that says how often the service manager wants a sign of life, in
@@ -42,17 +43,19 @@ pub(crate) fn lives() {
     tell("WATCHDOG=1\n");
 }
 
-/// Tells the service manager that this process serves, and that it is the main process.
+/// Notifies the service manager that this process serves, and that it is the service's main
+/// process.
 pub(crate) fn ready() {
     tell(&format!("READY=1\nMAINPID={}\n", std::process::id()));
 }
 
-/// Asks the service manager to allow the time of a drain of this length.
+/// Asks the service manager to extend its stop time-out by the length of a drain.
 pub(crate) fn drains(limit: Duration) {
     tell(&format!("EXTEND_TIMEOUT_USEC={}\n", (limit + LAST).as_micros()));
 }
 
-/// Sends a message to the service manager, if there is one.
+/// Sends a message to the service manager's socket (`sd_notify(3)`); does nothing if there is no
+/// service manager.
 fn tell(words: &str) {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match place.as_bytes() {

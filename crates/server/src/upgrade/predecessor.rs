@@ -32,10 +32,10 @@ const STILL_MAX: Duration = Duration::from_secs(5);
 /// refuses their changes.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// The time limit for the arrival of messages that the other process sent before its end.
+/// The time limit for receiving messages that the other process sent before it ended.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// The reason that is reported when the other process is ended.
+/// The error text when the other process did not answer and was therefore killed.
 const GIVEN_UP: &str = "the new process does not answer and was ended";
 
 /// A take-over on the side of the predecessor.
@@ -46,13 +46,15 @@ pub(super) struct Predecessor<'a> {
     changes: Changes,
 }
 
-/// The changes made for the take-over, to be undone if it fails.
+/// The steps of the take-over that this process has made, and that are undone if the take-over
+/// fails.
 #[derive(Default)]
 struct Changes {
     is_frozen: bool,
     is_still: bool,
     is_committed: bool,
-    /// The holdings of tenants that were sent to the successor, and taken from the tenants here.
+    /// The tokens of tenants that were taken out of this process's registry and sent to the
+    /// successor.
     held: Vec<control::Held>,
 }
 
@@ -191,7 +193,8 @@ impl<'a> Predecessor<'a> {
         Ok(())
     }
 
-    /// Removes the tokens of tenants, and returns them, with the debts, as a message.
+    /// Takes the token balances and debts of all tenants out of this process, and returns them as a
+    /// message for the successor.
     fn bequeath(&mut self) -> Result<Vec<u8>, String> {
         let tenants = &self.departures.grounds.tenants;
         let now = tenants.now();
@@ -200,8 +203,8 @@ impl<'a> Predecessor<'a> {
         serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
-    /// Tells the successor that everything except the connections that stay is now its own, and
-    /// waits until it has confirmed that.
+    /// Transfers the ownership of everything except the connections that stay to the successor, and
+    /// waits for the successor's confirmation.
     fn commit(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         let mut left = Left { connections: self.departures.kept(), ..Left::default() };

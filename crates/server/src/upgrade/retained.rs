@@ -1,5 +1,5 @@
-//! The sockets at network cards that a process retains while it starts anew: it gave up the rights
-//! to open them again.
+//! The sockets on network cards that a process keeps open while it restarts itself, since it no
+//! longer has the rights to open them.
 
 use std::os::fd::OwnedFd;
 use std::process::Command;
@@ -42,7 +42,8 @@ impl Retained {
         Retained(each.collect())
     }
 
-    /// Passes the sockets to the program that a command is about to replace this one by.
+    /// Passes the retained sockets to the program that replaces this one when `command` is
+    /// executed.
     pub(super) fn pass_on(&self, command: &mut Command) -> Result<(), String> {
         command.env_remove(RETAINED);
         if self.0.is_empty() {
@@ -61,7 +62,7 @@ impl Retained {
     }
 }
 
-/// The sockets that the program before this one has passed on to it.
+/// The sockets that this process retained when it replaced itself by a new program.
 pub(crate) struct Inherited(Vec<(SocketAt, Option<OwnedFd>)>);
 
 impl Inherited {

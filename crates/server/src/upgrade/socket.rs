@@ -12,7 +12,7 @@ use crate::listen::{ListenAt, url};
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) role: Role,
-    /// The configured address.
+    /// The socket's address as the configuration gives it.
     pub(crate) wanted: String,
     pub(crate) kept: Kept,
 }
@@ -28,18 +28,18 @@ impl Socket {
 /// The purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Connections of clients, at the listener whose identifier has this place.
+    /// Clients' connections to the listener whose identifier has this place.
     Listener(u16),
-    /// The admin API.
+    /// Operators' connections to the admin API.
     Admin,
-    /// Scrapes of metrics.
+    /// Connections that scrape the metrics.
     Metrics,
     /// Successors that want to take over.
     Upgrade,
 }
 
-/// Returns a listener over the first of another program's sockets that is wanted, with the further
-/// sockets of the same listener; `None` if none is wanted.
+/// Returns a listener over the first socket for which `is_wanted` is true, with the further sockets
+/// of the same listener; `None` if there is no such socket.
 ///
 /// # Errors
 /// Fails if a socket is not what it was said to be.

@@ -36,7 +36,7 @@ pub(super) fn step_with(of: &str, name: &str, count: usize) {
     }
 }
 
-/// Pauses for so many milliseconds, or until the file of this path exists.
+/// Pauses for the number of milliseconds in `end`, or until the file with that path exists.
 fn stay_until(end: &str) {
     if let Ok(milliseconds) = end.parse() {
         std::thread::sleep(Duration::from_millis(milliseconds));

@@ -30,7 +30,7 @@ use crate::log;
 /// A process that is about to take over.
 pub(crate) struct Successor {
     talk: Talk,
-    /// The predecessor.
+    /// The predecessor's process, which owns the connections until the take-over.
     owner: Process,
     inventory: ServerInventory,
     /// The files of each of the predecessor's devices.
@@ -41,17 +41,17 @@ pub(crate) struct Successor {
     /// The indices of devices in this process, by their indices in the predecessor.
     places: HashMap<usize, usize>,
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
-    /// This process's identifiers of the predecessor's listeners, by their places in the
-    /// predecessor.
+    /// The identifiers of listeners in this process, by the places that the same listeners have in
+    /// the predecessor.
     listeners: HashMap<u16, ListenerId>,
     /// The permissions for the files of this process's sockets, by listener.
     modes: HashMap<ListenerId, u32>,
 }
 
 impl Successor {
-    /// Asks the running server, whose upgrade socket is at `path`, to hand over. From now on
-    /// nothing changes in that server. Returns `None` if that server was killed: this process then
-    /// starts as if there had been none.
+    /// Asks the running server, whose upgrade socket is at `path`, to hand over. From then on that
+    /// server refuses changes of its configuration. Returns `None` if that server was killed: this
+    /// process then starts as if there had been none.
     ///
     /// # Errors
     /// Fails if there never was a server at the socket, or if the server refuses.

@@ -39,7 +39,8 @@ const WANTS_TLS: &str = "its listener requires TLS now, which the connection is 
 /// The number of times that a connection is offered to workers before it is given up.
 const OFFERS_MAX: usize = 100;
 
-/// The last message of this process, which shows the predecessor that this process was not killed.
+/// The last message of this process to the predecessor, which shows that this process was not
+/// killed.
 const FAREWELL: &str = "the new process has everything";
 
 /// The longest plausible travel time of a message, in nanoseconds. A longer one shows that the
@@ -76,11 +77,11 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
     if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }
 }
 
-/// A connection that the predecessor has shown and not yet given, with its socket and a guard that
-/// keeps the name of the client's connection.
+/// A connection that the predecessor has offered and still owns, with its socket and a guard that
+/// reserves the client's name of the connection.
 pub(super) type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
 
-/// A taken connection on its way to a worker.
+/// A connection of the predecessor that this process owns and that is on its way to a worker.
 pub(super) struct Landing {
     /// A guard that keeps the name of the client's connection until the connection has landed at a
     /// worker.
@@ -88,7 +89,7 @@ pub(super) struct Landing {
     offers: usize,
 }
 
-/// The way in which the predecessor has ended its part.
+/// The predecessor's state when it stops taking part in the take-over.
 enum Ended {
     /// The predecessor runs no more requests.
     Rest,
@@ -117,11 +118,13 @@ pub(super) struct TakeOver<'a> {
     pub(super) landing: HashMap<Ticket, Landing>,
     pub(super) pauses: Vec<Duration>,
     pub(super) began: Instant,
-    /// The time from the report that the predecessor stands still until this process served.
+    /// The time during which nobody served: from the predecessor's report that it has stopped until
+    /// this process served.
     pub(super) took: Duration,
-    /// `true` once this process serves in the predecessor's place.
+    /// `true` once this process serves instead of the predecessor.
     pub(super) serves: bool,
-    /// The number of connections that stayed with the predecessor, until it is logged.
+    /// The number of connections that stayed with the predecessor; `None` once that number was
+    /// logged.
     pub(super) left: Option<usize>,
 }
 
@@ -188,7 +191,8 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// Reports that this process is ready, and waits until the predecessor has stopped everything.
+    /// Reports that this process is ready, and waits until the predecessor has stopped taking
+    /// requests.
     fn await_still(&self) -> Result<Message, Over> {
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
@@ -196,7 +200,8 @@ impl TakeOver<'_> {
         self.talk.expect(Kind::Still)
     }
 
-    /// Tells the predecessor that from now on an end of this process is not a crash.
+    /// Tells the predecessor that an end of this process from now on is a normal exit and not a
+    /// crash.
     fn take_leave(&self) {
         let _ = self.talk.say(Kind::Stop, FAREWELL.as_bytes()); // it may have ended
     }
@@ -253,7 +258,7 @@ impl TakeOver<'_> {
         Ok(None)
     }
 
-    /// Gives tenants the tokens and debts that they had in the predecessor.
+    /// Gives this process's tenants the token balances and debts that they had in the predecessor.
     fn inherit(&self, held: Vec<HeldAt>) {
         let now = self.grounds.tenants.now();
         let mut registry = self.grounds.tenants.registry();
@@ -478,8 +483,8 @@ impl TakeOver<'_> {
         self.hand_over.post(offers % workers, Tell::Arrive(parcel));
     }
 
-    /// Reserves room for a socket that is on its way to a worker. Waits if too many are under way.
-    /// Returns `None` if there is no room in time.
+    /// Reserves room for a connection's socket on the way to a worker. Waits if too many
+    /// connections are on their way. Returns `None` if there is no room in time.
     fn find_place(&self, mut socket: OwnedFd) -> Option<(Ticket, usize)> {
         let until = self.grounds.clock.now() + PLACE_MAX;
         loop {
@@ -492,7 +497,8 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Releases what belongs to a connection that no worker gets.
+    /// Removes the queue of a connection that no worker takes from its NVMe controller, if the
+    /// connection belongs to one.
     fn lose(&self, parcel: &Parcel) {
         if let Some(fabric) = self.grounds.live.fabric()
             && let Some(number) = ControllerSession::number(&parcel.session)

@@ -15,7 +15,7 @@ use super::step::STEP_MAX;
 /// The time limit for sending the last message of a conversation.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
-/// A received message.
+/// A message from the other process of a hand-over, with its body and its descriptors.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -32,9 +32,9 @@ pub(super) struct Message {
 /// The reason why the conversation of the old and the new process ended.
 #[derive(Debug)]
 pub(super) enum Over {
-    /// The link has ended, as after the end of the other process, which may still live.
+    /// The connection between the processes was closed. The other process may still live.
     Ended,
-    /// The other process gave up, for this reason.
+    /// The other process gave up the hand-over, for this reason.
     Stopped(String),
     /// A message could not be understood, or did not come in time.
     Nonsense(String),
@@ -56,7 +56,7 @@ impl From<Over> for String {
     }
 }
 
-/// The side of one process in the conversation between predecessor and successor.
+/// The connection of one process to the other one during a hand-over from predecessor to successor.
 #[derive(Debug)]
 pub(super) struct Talk {
     link: Link,
@@ -150,7 +150,8 @@ impl Talk {
         self.link.shut_receiving();
     }
 
-    /// Tells the other process the reason for giving up, if it still receives.
+    /// Tells the other process why this one gives up the hand-over, if the other one still
+    /// receives.
     pub(super) fn stop(&self, why: &str) {
         // It may not read any more.
         let _ = self.link.set_patience(None, Some(FAREWELL_MAX));

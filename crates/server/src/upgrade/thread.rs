@@ -106,7 +106,8 @@ impl Started {
         Ok(!self.is_successor)
     }
 
-    /// Waits until the successor knows that the workers have ended, if there is a successor.
+    /// Waits until the successor has been told that this process's workers have ended. Returns at
+    /// once without a successor.
     pub(crate) fn see_out(&self) {
         if self.orders.are_given() {
             // It closes when the hand-over thread, which may start this process anew, has ended.

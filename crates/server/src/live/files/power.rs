@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     None,
     /// The call of this number fails.
     Once(usize),
-    /// All calls from this number on fail, as if the process had died.
+    /// All file calls from this number on fail, as if the process had died.
     From(usize),
 }
 

@@ -10,7 +10,7 @@ use crate::config::Config;
 /// A server that stores changes in a state file.
 struct Server {
     store: Store,
-    /// The stored changes.
+    /// The changes that the last successful call stored.
     kept: Changes,
     /// All states that the server tried to store, oldest first.
     tried: Vec<Changes>,

@@ -24,11 +24,13 @@ const GATHER_MAX: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4
 /// The interval at which controllers that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
 
-/// Maximum number of connections of a worker that are gathered at the same time, unless one
-/// controller has more there: all wait for the slowest of their controller.
+/// Maximum number of a worker's connections that are collected at the same time to leave, unless a
+/// single controller has more on that worker. All connections wait for the slowest one of their
+/// controller.
 const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 
-/// The number of connections that may be on their way beside those of the gathered controllers.
+/// The number of connections that may be leaving at once in addition to those of the controllers
+/// being collected.
 const SLACK: u16 = 16;
 
 /// The reason why a controller that is larger than one message stays.
@@ -54,7 +56,8 @@ pub(super) struct Controllers {
     gathered: BTreeMap<u16, Gathered>,
     /// The controllers that were shown, by the ticket of their admin queue's connection.
     shown: BTreeMap<u64, Shown>,
-    /// The identifiers of all controllers that were asked to become quiet so far.
+    /// The identifiers of all NVMe controllers that have so far been asked to finish their
+    /// commands.
     called: HashSet<u16>,
     /// The controllers that were asked and not quiet in time: the number of their connections that
     /// came, and of all.
@@ -88,8 +91,8 @@ impl Departures<'_> {
         self.settle()
     }
 
-    /// Orders some further controllers to leave, with all of their queues. Returns the number of
-    /// connections that a worker may give at once for that; `None` if there are no more.
+    /// Orders some further NVMe controllers to leave, each with all of its queues. Returns the
+    /// number of these connections that a worker may give at once; `None` if no controllers remain.
     fn call_some(&mut self, fabric: &Fabric) -> Option<u16> {
         let mut at_workers = vec![0; self.grounds.wakers.len()];
         for controller in fabric.controllers() {
@@ -149,7 +152,8 @@ impl Departures<'_> {
         }
     }
 
-    /// Releases the controllers whose connections were not all quiet in time, and notes them.
+    /// Lets the controllers whose connections did not finish their commands in time stay with this
+    /// process, and records which ones.
     fn release_all(&mut self, fabric: &Fabric) {
         let now = self.grounds.clock.now();
         for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
@@ -296,7 +300,7 @@ impl Departures<'_> {
         self.controllers.are_given
     }
 
-    /// Takes back all controllers on their way, before their connections return.
+    /// Takes back all controllers that are leaving, before their connections return to the workers.
     pub(crate) fn keep_controllers(&mut self) {
         let Some(fabric) = self.grounds.live.fabric() else { return };
         for (_, shown) in std::mem::take(&mut self.controllers.shown) {
