@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 /// The peers that a rule is about.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Who {
-    /// All peers that can connect.
+    /// Any peer that can connect.
     Anyone,
     /// Hosts of a network.
     Network {

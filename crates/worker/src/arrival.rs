@@ -14,7 +14,8 @@ use crate::{Grant, NotUnpacked, Sessions};
 enum NotLanded {
     /// The worker has no room for the connection.
     NoRoom(Box<Parcel>),
-    /// Another thread uses a part of the connection. A later turn may take the parcel.
+    /// Another thread uses shared state that the connection needs. The worker may unpack the parcel
+    /// in a later turn.
     Early(Box<Parcel>),
 }
 
@@ -27,8 +28,9 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Takes a connection from another worker, and tells that worker whether there was room. If
-    /// another thread uses a part of the connection, keeps the parcel for a later turn.
+    /// Adds a connection that came from another worker, and tells that worker whether there was
+    /// room. If another thread uses shared state that the connection needs, keeps the parcel for a
+    /// later turn.
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;
@@ -73,8 +75,8 @@ where
         }
     }
 
-    /// Makes a connection of this worker from a parcel, unless there is no room for it or another
-    /// thread uses a part of it.
+    /// Unpacks a parcel into a connection of this worker. Fails if there is no room for the
+    /// connection, or if another thread uses shared state that the connection needs.
     fn land(&mut self, mut parcel: Box<Parcel>) -> Result<ConnId, NotLanded> {
         let front = &mut self.engine.front;
         let rejoined = parcel.place.map(|place| front.shared.fences.rejoin(place));

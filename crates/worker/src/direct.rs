@@ -69,8 +69,8 @@ impl DirectReceives {
         }
     }
 
-    /// Takes back a buffer that the transport was to fill, and counts the `len` bytes at offset
-    /// `at` that it has received into it.
+    /// Takes back a buffer that was lent to the transport for a direct receive. The transport has
+    /// written `len` bytes into the buffer at offset `at`, which count as received payload.
     pub(crate) fn filled<T: Transport, D: Device, S: Scheduler, P: Session>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,
@@ -104,8 +104,8 @@ impl DirectReceives {
     }
 }
 
-/// Returns the place of a connection's next bytes, if they are the payload of one request and may
-/// be received now: the request, the offset in its payload, and the number of bytes.
+/// Returns where the transport may write a connection's next bytes directly, if they are payload of
+/// a single request: the request, the offset in its payload, and the number of bytes.
 fn place_for<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,

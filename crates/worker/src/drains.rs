@@ -59,7 +59,7 @@ pub(crate) struct Drains {
 
 impl Drains {
     /// Begins a drain of a listener's connections, or of all connections if `listener` is `None`,
-    /// or begins it again with another deadline. Without a deadline, takes the drain back.
+    /// or begins that drain again with another deadline. Without a deadline, cancels the drain.
     pub(crate) fn order(&mut self, listener: Option<ListenerId>, until: Option<Instant>) {
         let which = listener.map_or(Which::All, Which::By);
         self.drains.retain(|drain| drain.which != which);

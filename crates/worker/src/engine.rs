@@ -26,7 +26,8 @@ pub(crate) struct Engine<T, D, S, P> {
     pub(crate) lanes: Lanes<D, S>,
     /// The worker's table of namespaces.
     pub(crate) namespaces: Namespaces,
-    /// The number of the last change of a namespace, until no request in a device contradicts it.
+    /// The number of the last namespace change whose effect is not complete, because the device may
+    /// still run requests that the change forbids; `None` if there is none.
     changing: Option<u64>,
     completions: Vec<Completion>,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Engine<T, D, S, P> {
 /// The outcome of an attempt to submit a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The device has the request, or it has ended.
+    /// The request was submitted to its device, or it has ended.
     Done,
     /// The request waits for its fence or for another process of the server.
     Held,
@@ -323,8 +324,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Outcome::Held
     }
 
-    /// Ends a request that may not start, because a newer connection of its client replaced its
-    /// own.
+    /// Ends a request that may not start, because a newer connection of the same client has
+    /// replaced the request's connection.
     fn supersede(&mut self, n: usize, slot: Slot) -> Outcome {
         let id = self.front.requests.get(slot).conn;
         let outcome = self.withhold(n, slot, Status::Retry);
@@ -454,7 +455,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.changing = Some(change);
     }
 
-    /// Marks connections whose sessions track removals themselves as told of all removals.
+    /// Records that sessions which track namespace removals themselves have been told of all
+    /// removals so far.
     pub(crate) fn follow_removals(&mut self) {
         let conns = &mut self.front.conns;
         for place in 0..conns.places() {
@@ -463,8 +465,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Reports that the last change holds, once no device has a request that it forbids. Scans the
-    /// requests in flight, in turns after a change, until that is so.
+    /// Reports that the last namespace change is complete, once no device runs a request that the
+    /// change forbids. After a change, every turn scans the requests in flight until then.
     pub(crate) fn settle_namespaces(&mut self) {
         let Some(change) = self.changing else { return };
         let mut entries = self.front.requests.iter();

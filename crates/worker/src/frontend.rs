@@ -30,17 +30,17 @@ pub(crate) struct Frontend<T, P> {
     pub(crate) gauges: Gauges,
     pub(crate) shared: Arc<Parts>,
     pub(crate) limits: Limits,
-    /// The time of the turn.
+    /// The time at which the current turn began.
     pub(crate) now: Instant,
     /// `true` if the turn did any work.
     pub(crate) progressed: bool,
-    /// `true` if slots, frames or buffers ran short in this turn.
+    /// `true` if request slots, frames or buffers ran short in this turn.
     pub(crate) is_short: bool,
     /// The time at which a draining worker cuts its last connections; `None` if the worker does not
     /// drain.
     pub(crate) drain_until: Option<Instant>,
-    /// Number of connections that were called in this turn because their tenant has no request in
-    /// flight whose end would call them.
+    /// Number of stalled connections that were resumed in this turn because their tenant has no
+    /// request in flight. The end of a request would otherwise resume them.
     called: usize,
 }
 
@@ -222,7 +222,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.net.send(self.now, id, Frame::bare(head));
     }
 
-    /// Lets the session do its own work, and sends the messages that result.
+    /// Lets the session of a connection do its own work, and sends the messages that result from
+    /// it.
     pub(crate) fn attend(&mut self, id: ConnId) {
         let now = self.now;
         let Some(conn) = self.conns.find(id).filter(|conn| !conn.life.is_broken()) else { return };
@@ -239,7 +240,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Sends the session's own messages as far as there is room, and the rest in a later turn.
+    /// Sends the messages that a session wants to send on its own, as far as there is room. Queues
+    /// the connection to continue in a later turn if some messages are left.
     fn say(&mut self, id: ConnId) {
         if !self.say_all(id) && !self.conns.speakers.contains(&id) {
             self.conns.speakers.push(id);
@@ -269,7 +271,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Sends one part of a session's own messages; returns `false` if there is no room.
+    /// Sends one piece of the messages that a session wants to send on its own. Returns `false` if
+    /// there is no frame or buffer for it.
     fn utter(&mut self, id: ConnId) -> bool {
         if !self.has_frame() {
             return false;
@@ -312,14 +315,15 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Takes no more requests from a connection that was refused or whose worker drains, and closes
-    /// it when the requests in flight have ended.
+    /// Stops taking requests from a connection that was refused or whose worker drains, and closes
+    /// the connection when its requests in flight have ended.
     pub(crate) fn finish(&mut self, id: ConnId) {
         self.dismiss(id, if self.is_draining() { End::Drained } else { End::NotLetIn });
     }
 
-    /// Takes no more requests from a connection, for this reason, and closes it when the requests
-    /// in flight have ended. If the peer is not at fault, it is told beforehand.
+    /// Stops taking requests from a connection, for the reason `cause`, and closes the connection
+    /// when its requests in flight have ended. If the peer is not at fault, the peer is told
+    /// beforehand.
     pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
         let is_drained = matches!(cause, End::Drained | End::Ordered);
         let Some(conn) = self.conns.find(id) else { return };

@@ -13,8 +13,8 @@ use crate::connections::Life;
 use crate::engine::Engine;
 use crate::requests::{InFlight, PutOff, PutOffLines, SHARE, Shortage};
 
-/// The requests of a worker whose payloads it has not asked the peers for yet. A slot or a buffer
-/// that is returned ends the wait; requests of closed connections are skipped.
+/// The requests of a worker whose payloads it has not asked the peers for yet. A request waits
+/// until a slot or a buffer is returned; requests of closed connections are skipped.
 #[derive(Debug)]
 pub(crate) struct Invitations {
     lines: PutOffLines,
@@ -31,7 +31,7 @@ enum Asked {
     /// The tenant has asked for too many payloads already, or no buffer of the size is free. Other
     /// requests may find room.
     Waits,
-    /// No slot or frame is free for any connection now.
+    /// No request slot or frame is free for any connection now.
     Short,
 }
 
@@ -45,8 +45,8 @@ impl From<Shortage> for Asked {
 }
 
 impl Invitations {
-    /// Creates lines for so many requests that a single tenant can put off as many as there are
-    /// slots.
+    /// Creates waiting lines for as many requests that a single tenant can have as many waiting as
+    /// there are slots.
     pub(crate) fn new(limits: &Limits) -> Self {
         let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
         Invitations { lines: PutOffLines::new(requests_max, limits.tenants), returned: Vec::new() }

@@ -108,7 +108,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         self.device.room().min(wanted)
     }
 
-    /// Returns whether a command to these blocks excludes all other requests from its range.
+    /// Returns whether the device runs this command alone in its range of blocks, without other
+    /// requests.
     pub(crate) fn excludes(&self, command: Command) -> bool {
         self.device.excludes(command)
     }
@@ -173,8 +174,8 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Moves the requests for which `is_meant` is true to `taken`, from those that wait for
-    /// buffers, for their fences or for another process.
+    /// Removes the requests for which `is_meant` is true from the waits for buffers, fences and
+    /// other processes, and appends them to `taken`.
     pub(crate) fn unpark(
         &mut self,
         requests: &mut Requests,
@@ -205,7 +206,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         &self.scheduler
     }
 
-    /// Returns the scheduler, to change it.
+    /// Returns the device's scheduler for changes.
     pub(crate) fn scheduler_mut(&mut self) -> &mut S {
         &mut self.scheduler
     }

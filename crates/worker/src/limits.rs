@@ -63,12 +63,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the first part of a command, which goes to its device by itself.
+    /// Returns the first device command of a request: the beginning of a large discard or write of
+    /// zeroes, or else the whole command.
     pub(crate) const fn part_of(&self, command: Command) -> Command {
         self.split(command).0
     }
 
-    /// Returns the first part of a command, which goes to its device by itself, and the rest.
+    /// Splits a large discard or write of zeroes into the first device command and the remainder.
+    /// The remainder of every other command is `None`.
     pub(crate) const fn split(&self, command: Command) -> (Command, Option<Command>) {
         match command {
             Command::Discard(_) => command.split(self.discard_blocks),

@@ -13,7 +13,7 @@ pub struct Line<M> {
     pub mailbox: M,
     /// The worker's counters, which the control plane reads.
     pub meters: Arc<Meters>,
-    /// The worker's number.
+    /// The worker's number among the workers of the server, from 0.
     pub worker: u16,
     /// The clock and the traces with which the worker measures its time; `None` without
     /// measurement.

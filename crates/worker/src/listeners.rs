@@ -34,19 +34,19 @@ impl Lead {
     }
 }
 
-/// The number of listeners that a place has at most, one after the other.
+/// The maximum number of listeners that can use one place of the table in turn.
 const GENERATIONS: usize = 1 << 10;
 
 /// The listeners of a server, each in a place.
 #[derive(Debug)]
 pub struct Listeners {
-    /// By place, the number of listeners that had it before the present one, or before the next.
+    /// For each place of the table, the number of listeners that have used the place and are gone.
     generations: Box<[AtomicU32]>,
     /// The leads by generation and place. A row is made when a place needs it.
     rows: Box<[OnceLock<Row>]>,
 }
 
-/// The leads of one generation, by place.
+/// The namespaces and tenants of the listeners of one generation, indexed by the listeners' places.
 type Row = Box<[OnceLock<Lead>]>;
 
 impl Listeners {
@@ -73,13 +73,14 @@ impl Listeners {
         row.get(usize::from(id.place()))?.get().filter(|_| !self.is_gone(id))
     }
 
-    /// Returns the listener's own tenant, if it has one, for clients that get no other tenant from
-    /// a rule.
+    /// Returns the tenant that is configured at a listener, for clients that no access rule gives a
+    /// tenant; `None` without such a tenant.
     pub fn stands(&self, id: ListenerId) -> Option<&Stands> {
         self.find(id)?.stands.as_ref()
     }
 
-    /// Returns true if a listener is gone and its place was given away.
+    /// Returns `true` if a listener is gone and its place in the table is free or used by another
+    /// listener.
     pub fn is_gone(&self, id: ListenerId) -> bool {
         let generation = self.generations.get(usize::from(id.place()));
         generation.is_some_and(|now| now.load(Ordering::Acquire) > u32::from(id.generation()))
@@ -94,7 +95,8 @@ impl Listeners {
         is_free.then_some(id)
     }
 
-    /// Puts a listener with its lead into the place that its identifier names.
+    /// Puts a listener's namespace and tenant (`lead`) into the place of the table that the
+    /// identifier names.
     ///
     /// # Errors
     /// Fails if the place is taken, if it is of another generation, or if there is no such place.

@@ -41,13 +41,13 @@ const RETRY: Duration = Duration::from_millis(1);
 pub(crate) struct Migration {
     /// Connections that are leaving and not yet quiet.
     leaving: Vec<Leaving>,
-    /// Connections that have left and whose arrival is not confirmed. Together with the leaving
-    /// ones at most [`LEAVING_MAX`].
+    /// Connections that were sent to other workers and whose arrival is not confirmed. Together
+    /// with `leaving`, at most [`LEAVING_MAX`] connections.
     away: Vec<Departed>,
     /// Messages that did not fit into the mailboxes of other workers, with their receivers. At most
     /// one for each connection that is away or came.
     outbox: VecDeque<(u16, Tell)>,
-    /// Parcels that came back and find no room here, either.
+    /// Parcels that other workers returned and that this worker now has no room for, either.
     pub(crate) stranded: Vec<Parcel>,
     /// Parcels from other workers that can only be unpacked in a later turn.
     pub(crate) early: Vec<Parcel>,
@@ -63,10 +63,11 @@ pub(crate) struct Migration {
 struct Leaving {
     conn: ConnId,
     to: u16,
-    /// `true` if the control plane named the connection, and so is told the outcome.
+    /// Returns the first device command of a request: the beginning of a large discard or write of
+    /// zeroes, or else the whole command.
     is_ordered: bool,
-    /// The time since which the connection is not asked for payloads, and later the time since
-    /// which it is not received from.
+    /// The time at which the present stage began: when the worker stopped asking for the
+    /// connection's payloads, or when it stopped receiving from the connection.
     since: Instant,
     stage: Stage,
 }
@@ -74,7 +75,8 @@ struct Leaving {
 /// The stage of a connection that is to leave.
 #[derive(Debug)]
 enum Stage {
-    /// No more payloads are asked for. The last awaited payload ends the stage.
+    /// The worker asks for no more payloads on the connection. The arrival of the last payload that
+    /// was asked for ends the stage.
     Settling,
     /// The connection is not received from. The last bytes that the kernel had delivered end the
     /// stage.
@@ -85,7 +87,8 @@ enum Stage {
 }
 
 impl Leaving {
-    /// Returns the time at which the connection stays here if it is not quiet before.
+    /// Returns the time at which the move is given up, and the connection stays here, if the
+    /// connection still has requests or bytes under way.
     fn due(&self, quieting: Duration) -> Instant {
         match self.stage {
             Stage::Settling => self.since + SETTLING * quieting,
@@ -103,7 +106,7 @@ impl Leaving {
     }
 }
 
-/// A connection that has left and still counts here until it has landed.
+/// A connection that was sent to another worker and counts as this worker's until it has arrived.
 #[derive(Debug)]
 pub(crate) struct Departed {
     ticket: Ticket,
@@ -119,7 +122,8 @@ pub(crate) struct Departed {
     /// The connection's place among the holders of its client's name, kept so that the name stays
     /// known.
     _place: Option<Place>,
-    /// The tenant and the number of the connection's bytes that were kept here.
+    /// The tenant that was charged for the connection's unparsed bytes, and the number of these
+    /// bytes.
     carried: (TenantId, usize),
 }
 
@@ -213,7 +217,7 @@ where
         }
     }
 
-    /// Begins to give so many connections, of the worker's choice, to another worker.
+    /// Begins to move `count` connections, which the worker chooses itself, to another worker.
     pub(crate) fn order_gift(
         &mut self,
         migration: &mut Migration,
@@ -412,8 +416,8 @@ where
         }
     }
 
-    /// Sends a quiet connection's parcel to the other worker, or waits for a later turn if its
-    /// session cannot be packed now.
+    /// Sends the parcel of a connection without work under way to the other worker. Waits for a
+    /// later turn if the connection's session cannot be packed now.
     fn go(&mut self, migration: &mut Migration, n: usize) {
         let front = &mut self.engine.front;
         let Some(session) = front.conns.get(migration.leaving[n].conn).session.pack() else {
@@ -478,7 +482,7 @@ where
         front.conns.carried.remove(account, bytes);
     }
 
-    /// Notes that a connection has landed at the other worker.
+    /// Records that a connection has arrived at the other worker.
     pub(crate) fn landed(
         &mut self,
         migration: &mut Migration,
@@ -496,7 +500,7 @@ where
         }
     }
 
-    /// Takes back a connection that the other worker had no room for.
+    /// Takes back a connection that the other worker returned because it had no room.
     pub(crate) fn returned(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let away = migration.take_away(parcel.ticket);
         if let Some(away) = &away {
@@ -523,7 +527,8 @@ where
         lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
     }
 
-    /// Reports the place of a connection to the callers that ordered its end while it was away.
+    /// Answers orders to end a connection that came while the connection was moving, with the
+    /// connection's new place.
     fn report_whereabouts(&mut self, away: &Departed, found: Stays) {
         let worker = self.line.worker;
         for _ in 0..away.asked_for {
@@ -540,7 +545,8 @@ where
     }
 }
 
-/// Stops receiving from a leaving connection, once it has sent all awaited payloads.
+/// Stops receiving from a connection that is to move, once all payloads that were asked for have
+/// arrived.
 fn still<T: Transport, P: Session>(front: &mut Frontend<T, P>, leaving: &mut Leaving) {
     front.conns.get(leaving.conn).life = Life::Leaving;
     front.net.still(leaving.conn);

@@ -20,7 +20,8 @@ pub struct Namespaces {
     removals: u64,
 }
 
-/// A namespace number, with the namespace that has it now.
+/// The table entry of one namespace number: the namespace that has the number now, and the last
+/// removal of a namespace with the number.
 #[derive(Clone, Debug, Default)]
 struct Numbered {
     namespace: Option<Namespace>,
@@ -55,15 +56,16 @@ impl Namespaces {
         self.table.get(usize::from(id.0).checked_sub(1)?)?.namespace.as_ref()
     }
 
-    /// Returns the namespace with this number as a connection knows it, or `None` if that one was
-    /// removed.
+    /// Returns the namespace with this number if a connection that knows of the removals in `sight`
+    /// still means the same namespace. Returns `None` if that namespace was removed.
     #[inline]
     pub(crate) fn find_for(&self, id: NamespaceId, sight: &Sight) -> Option<&Namespace> {
         let numbered = self.table.get(usize::from(id.0).checked_sub(1)?)?;
         numbered.namespace.as_ref().filter(|_| sight.covers(id, numbered.removed))
     }
 
-    /// Returns the namespace that had this number after so many removals, if it still exists.
+    /// Returns the first device command of a request: the beginning of a large discard or write of
+    /// zeroes, or else the whole command.
     pub(crate) fn find_as_of(&self, id: NamespaceId, removals: u64) -> Option<&Namespace> {
         self.find(id).filter(|_| self.removed(id) <= removals)
     }
@@ -116,7 +118,8 @@ impl Namespaces {
         numbered.filter_map(|(number, numbered)| Some((number, numbered.namespace.as_ref()?)))
     }
 
-    /// Gives a number to a namespace of this name, or takes it away if `namespace` is `None`.
+    /// Assigns a number to the namespace with this name, or frees the number if `namespace` is
+    /// `None`.
     ///
     /// # Panics
     /// Panics if the number is zero or larger than [`Namespaces::NUMBER_MAX`].

@@ -11,11 +11,12 @@ pub struct Parts {
     pub namespaces: Namespaces,
     /// The access rules of the server, by which connections get their tenants and rights.
     pub access: Access,
-    /// The listeners, and the namespaces they lead to.
+    /// The listeners, with the namespace and the tenant of clients at each of them.
     pub listeners: Listeners,
     /// The fences of clients' earlier connections.
     pub fences: Fences,
-    /// The number that clients are told so that they notice when changes that were acknowledged but
-    /// not flushed may be lost: then it differs. Zero if the server has none.
+    /// The storage epoch, a number that is sent to clients. A client that sees the number change
+    /// knows that acknowledged but unflushed writes may be lost. Zero if the server has no storage
+    /// epoch.
     pub storage_epoch: AtomicU32,
 }

@@ -83,7 +83,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.whole(id, slot, status);
     }
 
-    /// Starts a request whose payload is valid, or answers one whose payload is not.
+    /// Starts a request whose payload has arrived if `status` is Ok, or answers the request with
+    /// the status otherwise.
     fn whole(&mut self, id: ConnId, slot: Slot, status: Status) {
         if status.is_ok() {
             self.front.requests.get(slot).received_at = self.front.now;

@@ -18,7 +18,7 @@ use crate::{Limits, Line};
 /// The reason that the reader stops taking bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// All received bytes were taken.
+    /// All received bytes were parsed.
     Empty,
     /// The turn's batch is full; the next turn continues.
     Batch,
@@ -51,7 +51,7 @@ impl From<Shortage> for Stop {
 pub(crate) struct Reader {
     pub(crate) invitations: Invitations,
     pub(crate) direct: DirectReceives,
-    /// Number of requests parsed in this turn.
+    /// Number of requests that were parsed in this turn.
     batch: usize,
 }
 
@@ -183,8 +183,8 @@ impl Reader {
         false
     }
 
-    /// Resumes a connection if it is stalled. Returns the reason for which its parsing stops;
-    /// `Stop::Empty` if it is not stalled.
+    /// Resumes parsing on a connection that was stalled. Returns why the parsing stops again;
+    /// `Stop::Empty` if the connection is not stalled.
     fn go_on<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox>(
         &mut self,
         engine: &mut Engine<T, D, S, P>,

@@ -10,7 +10,8 @@ pub(crate) struct Order {
     at_once: u16,
     /// The first place of the connections' table that the order has not visited.
     pub(crate) next: usize,
-    /// The load that the connections are to take with them; `None` for an order by number.
+    /// The part of the worker's load that the moved connections are to take with them; `None` if a
+    /// number of connections was ordered instead.
     share: Option<Share>,
 }
 
@@ -27,9 +28,9 @@ impl Share {
         self.taken < self.wanted
     }
 
-    /// Returns the share after a connection with so many messages has left, or `None` if it should
-    /// stay: because it has no load, or because more than one and a half times the wanted load would
-    /// leave, which would overload the receiving worker.
+    /// Returns the load that remains to be moved after a connection with `messages` messages has
+    /// left. Returns `None` if the connection should stay: because it has no load, or because moves
+    /// would exceed one and a half times the wanted load and so overload the receiving worker.
     fn with(self, messages: u32) -> Option<Share> {
         let taken = self.taken + u64::from(messages);
         let goes = messages > 0 && self.is_left() && 2 * taken <= 3 * self.wanted;
@@ -65,8 +66,8 @@ impl Order {
         self.left > 0
     }
 
-    /// Returns the order after a connection with so many messages has left, or `None` if it should
-    /// stay.
+    /// Returns the order that remains after a connection with `messages` messages has left, or
+    /// `None` if the connection should stay.
     pub(crate) fn with(&self, messages: u32) -> Option<Order> {
         let share = match self.share {
             None => None,

@@ -5,14 +5,14 @@ use contract::{ConnId, Instant, ListenerId, Opening, Peer, Unpack};
 /// The reason why bytes did not become a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotUnpacked {
-    /// The bytes are not those of a packed session.
+    /// The bytes do not encode a session.
     Unknown,
     /// A part of the session is in use by another thread. The bytes stay valid for a later turn.
     Later,
 }
 
-/// Creates the sessions of connections, and knows which sessions have news from elsewhere than
-/// their peers.
+/// Creates the sessions of connections, and reports which sessions have work that no message of
+/// their peer caused.
 pub trait Sessions<P> {
     /// Creates the session of a new connection from `peer`, which came by `listener`. The session
     /// continues behind `opening`, if there is one.
@@ -35,8 +35,8 @@ pub trait Sessions<P> {
     /// Forgets a packed session that was lost together with its connection.
     fn lost(&mut self, _packed: &[u8]) {}
 
-    /// Returns a connection whose session has news that did not come from its peer. The worker
-    /// calls this in every turn until it returns `None`. The connection may be gone.
+    /// Returns a connection whose session has work that no message of its peer caused, such as a
+    /// notification to send.
     fn news(&mut self, _now: Instant) -> Option<ConnId> {
         None
     }

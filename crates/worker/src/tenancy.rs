@@ -144,7 +144,7 @@ fn leave(meters: &Meters, member: Member) {
     }
 }
 
-/// Replaces the rights of a connection and the tenant that it belongs to.
+/// Sets the rights of a connection and the tenant that the connection belongs to.
 pub(crate) fn set_grant<T: Transport, P: Session>(
     front: &mut Frontend<T, P>,
     id: ConnId,
@@ -374,7 +374,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         }
     }
 
-    /// Processes a hello, or delays it if its address has presented wrong tokens.
+    /// Processes a connection's hello. Delays it if clients at the same address have presented
+    /// wrong tokens.
     fn present(&mut self, id: ConnId, hello: Hello) {
         let front = &mut self.engine.front;
         let conn = front.conns.get(id);

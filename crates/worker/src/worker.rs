@@ -34,7 +34,7 @@ const FENCE_PERIOD: Duration = Duration::from_micros(200);
 /// Maximum number of messages taken from the mailbox in one turn.
 const MAIL_MAX: usize = 16;
 
-/// Number of places of the connections' table that one list for the control plane covers.
+/// Number of places in the table of connections that one list for the control plane covers.
 const LIST_MAX: usize = 256;
 
 /// The connections, requests and devices of one thread of the server. [`turn`](Worker::turn) does a
@@ -129,7 +129,8 @@ where
         self.end_turn(answered)
     }
 
-    /// Charges the time since the last mark to a part of the turn.
+    /// Charges the time since the previous mark to `part` of the turn, for the worker's time
+    /// statistics.
     #[inline]
     fn mark(&mut self, part: Part) {
         self.engine.front.gauges.clock.mark(part);

@@ -3,8 +3,8 @@
 
 use contract::TenantId;
 
-/// A tenant may have this many times as many kept bytes as are free. Beyond that its connections
-/// are ended, so the factor is larger than the one for mere waiting.
+/// Limit of a tenant's kept bytes, as a multiple of the bytes that are still free. A connection
+/// that would exceed the limit is ended, so the factor is larger than the one for mere waiting.
 const SHARE: usize = 8;
 
 /// The count of the bytes that a worker keeps for its stalled connections, by tenant.

@@ -29,7 +29,8 @@ pub(crate) struct Connection<P> {
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
-    /// The connection's place among the connections that took its client's name, if it has a name.
+    /// The connection's position in the succession of connections that use the same client name;
+    /// `None` if the client gave no name.
     pub(crate) place: Option<Place>,
     /// The fence that counts the connection's data-changing requests: the fence of the place, or
     /// the session's own.
@@ -57,8 +58,8 @@ pub(crate) enum Life {
     /// The connection is to move to another worker: it is not received from, and nothing behind its
     /// barriers starts. The migration ends the state: the connection goes, or stays.
     Leaving,
-    /// No more requests are taken, for this reason. The end of the requests in flight closes the
-    /// connection.
+    /// The connection takes no more requests, for this reason. The end of its last request in
+    /// flight closes the connection.
     Finishing(End),
     /// The peer broke the protocol or a limit, or its time is over: its bytes are ignored. The
     /// state ends when the transport has closed the connection.
@@ -94,8 +95,8 @@ impl Life {
         }
     }
 
-    /// Begins the end of the connection, after which no more requests are taken, unless it is
-    /// ending already.
+    /// Begins to end a connection: no more requests are taken from it. Does nothing if the
+    /// connection is ending already.
     pub(crate) fn finish(&mut self, cause: End) {
         if !self.is_ending() {
             *self = Life::Finishing(cause);
@@ -190,8 +191,8 @@ impl Greeting {
 pub(crate) struct Membership {
     /// The rights of the connection, and its tenant; `None` while no rule has admitted it.
     pub(crate) grant: Option<Arc<Grant>>,
-    /// The tenant of the grant, if the connection counts in it and the tenant can end. Tenants
-    /// that access rules or listeners name cannot be removed.
+    /// The tenant of the grant, if the connection counts in it and the tenant can end. `None` for
+    /// tenants that access rules or listeners name, since they cannot be removed.
     pub(crate) entered: Option<Member>,
     /// The tenants that the connection registered; handle `n` is at `n - 1`.
     pub(crate) handles: Vec<Option<Member>>,
@@ -218,8 +219,9 @@ pub(crate) struct Intake {
     /// The request whose buffer the transport has for a direct receive. The buffer's return ends
     /// the state.
     pub(crate) filling: Option<Slot>,
-    /// Set while the connection is not received from, because it is over its limits or waits for
-    /// its fence, a slot or a buffer. The value keeps the bytes that had arrived.
+    /// The received bytes that are kept while the connection is stalled, that is, not received
+    /// from: because it is over its limits, or waits for its fence, a slot or a buffer. `None`
+    /// while it is not stalled.
     pub(crate) stalled: Option<Stalled>,
     /// The connection's position in its tenant's line, because the tenant holds too much for the
     /// next request.
@@ -235,12 +237,12 @@ pub(crate) struct Intake {
 /// The place of the payload of the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// No payload is expected.
+    /// The next bytes on the connection are not payload.
     Nothing,
     /// The request before the payload waits for a slot or a buffer, or for its tenant to hold less.
     /// The wait ends in a turn that finds a buffer, or with one of the tenant's requests.
     Waiting(Request),
-    /// The payload goes into this request's buffer.
+    /// The next bytes on the connection are payload for the buffer of this request.
     Into(Slot),
     /// The payload is dropped, because the request was refused.
     Discard,
@@ -266,7 +268,8 @@ impl Stalled {
 pub(crate) struct Stream {
     /// The number of the stream's requests that have started and not ended.
     pub(crate) running: u32,
-    /// The list of a barrier and all requests behind it; empty, or with a barrier in front.
+    /// The requests that wait at a barrier: the barrier and all requests behind it, in order. Empty
+    /// without a barrier.
     pub(crate) held: Chain,
 }
 

@@ -31,12 +31,12 @@ pub struct Fences {
     table: Door<Table>,
     /// `true` while some hellos wait for another process.
     holds_hellos: AtomicBool,
-    /// The kinds of data-changing requests that wait for another process, as bits of one word,
-    /// because each such request reads it.
+    /// The kinds of data-changing requests that must wait for another process, as a bit set. One
+    /// atomic word, because each such request reads it.
     held_writes: AtomicU8,
 }
 
-/// The bit for requests that need their range for themselves.
+/// Bit in `held_writes` for requests that no other request in their range of blocks may accompany.
 const EXCLUSIVES: u8 = 1;
 /// The bit for writes whose fence has a [`Kin`](contract::Kin): the fences of one host, whose
 /// writes wait for each other.
@@ -48,13 +48,15 @@ pub enum Hold {
     /// No hello waits.
     #[default]
     Nobody,
-    /// All hellos that name a connection wait.
+    /// All hellos with a client name wait.
     All,
-    /// Hellos with these names wait, since connections of the other process still have them.
+    /// Hellos with these client names wait, since the other process still has connections with
+    /// these names.
     Names(HashSet<Key>),
 }
 
-/// A name that was taken over from another process, kept until its connection has landed.
+/// A guard that reserves a client name which another process passed on, until the connection with
+/// this name has reached a worker.
 #[derive(Debug)]
 pub struct Adopted(#[expect(dead_code, reason = "it is held, not read")] Option<Arc<Fence>>);
 
@@ -71,15 +73,15 @@ struct Table {
 /// The holder of a name.
 #[derive(Debug)]
 struct Name {
-    /// The holder's number.
+    /// The number that distinguishes this holder of the name from earlier and later ones.
     serial: u64,
     fence: Arc<Fence>,
-    /// The fence of an earlier connection that had the name, if its requests still ran when this
-    /// one took it.
+    /// The fence of an earlier connection with the same name whose requests had not ended when this
+    /// connection took the name.
     before: Option<Arc<Fence>>,
 }
 
-/// A connection's place among the connections that took a client's name, one after the other.
+/// A connection's position in the succession of connections that use the same client name.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: Key,
@@ -115,8 +117,8 @@ impl Fences {
         self.table.enter(work, thread::yield_now)
     }
 
-    /// Sets which hellos wait, since another process (in an upgrade, the old or the new one) may
-    /// still have an earlier connection with the same name.
+    /// Sets which hellos must wait. During an upgrade, the other process (old or new) may still
+    /// have a connection with the same client name.
     pub fn hold_hellos(&self, hold: Hold) {
         self.change(|table| {
             self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
@@ -124,8 +126,8 @@ impl Fences {
         });
     }
 
-    /// Returns whether the hello of a connection with this place must wait for another process.
-    /// Returns `true` while another thread uses the table.
+    /// Returns whether the hello of this connection must wait because another process may have a
+    /// connection with the same client name.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
@@ -144,9 +146,8 @@ impl Fences {
         self.hold_writes(EXCLUSIVES, hold);
     }
 
-    /// Sets whether writes wait for another process if their [`Kin`](contract::Kin) may have fences
-    /// there. Such a fence may have ended with requests still at the devices, which this process cannot
-    /// see (docs/adr/0011-nvme-fences.md).
+    /// Sets whether writes of hosts whose fences form a group ([`Kin`](contract::Kin)) wait for
+    /// another process, which may run requests behind fences of the same group.
     pub fn hold_kin(&self, hold: bool) {
         self.hold_writes(KIN, hold);
     }

@@ -49,8 +49,8 @@ pub(crate) struct Connections<P> {
     called: VecDeque<ConnId>,
     /// Connections that wait for a resource of the worker, each once.
     starving: Starving,
-    /// Connections whose sessions have messages left to send. Frames that have left, or buffers
-    /// that were returned, end the wait.
+    /// Connections whose sessions could not send all of their own messages for lack of room. They
+    /// continue when frames have left or buffers were returned.
     pub(crate) speakers: Vec<ConnId>,
     /// Bytes kept for stalled connections.
     pub(crate) carried: Carried,
@@ -91,14 +91,14 @@ impl<P> Connections<P> {
         }
     }
 
-    /// Returns a connection to change, unless it is gone.
+    /// Returns a connection for changes; `None` if it is closed.
     #[inline]
     pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
         let found = self.table.get_mut(id.index as usize)?.as_deref_mut()?;
         (found.id.generation == id.generation).then_some(found)
     }
 
-    /// Returns a connection to read, unless it is gone.
+    /// Returns a connection for reading; `None` if it is closed.
     #[inline]
     pub(crate) fn look(&self, id: ConnId) -> Option<&Connection<P>> {
         let found = self.table.get(id.index as usize)?.as_deref()?;
@@ -146,7 +146,7 @@ impl<P> Connections<P> {
         self.open
     }
 
-    /// Puts a connection into its place in the table.
+    /// Puts a connection into the place of the table that its identifier names.
     ///
     /// # Panics
     /// Panics if the place is taken.
@@ -196,8 +196,8 @@ impl<P> Connections<P> {
         (!conn.intake.is_starving).then_some(id)
     }
 
-    /// Queues a connection that is stalled because a resource of the worker is short, unless it is
-    /// queued already.
+    /// Queues a connection that is stalled because the worker lacks slots, frames or buffers,
+    /// unless the connection is queued already.
     pub(crate) fn starve(&mut self, id: ConnId) {
         let intake = &mut self.get(id).intake;
         if std::mem::replace(&mut intake.is_starving, true) {
@@ -218,8 +218,8 @@ impl<P> Connections<P> {
         self.starving.push_first(account, id);
     }
 
-    /// Takes the first open connection that starves, of the tenant whose turn it is; `None` if no
-    /// connection starves.
+    /// Removes and returns the first open connection in the queue of stalled ones, of the tenant
+    /// whose turn it is; `None` if the queue is empty.
     pub(crate) fn next_starving(&mut self) -> Option<ConnId> {
         while let Some(id) = self.starving.take() {
             if let Some(conn) = self.find(id) {

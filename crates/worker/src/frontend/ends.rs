@@ -19,17 +19,19 @@ struct Gone {
     tag: Tag,
     stream: usize,
     command: Command,
-    /// The payload's buffer, if no device has had it.
+    /// The buffer of the request's payload; `None` without a payload, or if the device had the
+    /// buffer.
     buf: Option<Buf>,
 }
 
 /// The step after the end of a part of a request.
 pub(crate) enum Next {
-    /// No further step: no request of the stream waited for the end.
+    /// No request waited for the one that ended.
     Nothing,
     /// The start of the requests that a stream of the connection holds behind a barrier.
     Held(ConnId, usize),
-    /// The start of the next device command of the same request, of which this was not the last.
+    /// The next device command of the same request must start, because the request was split and
+    /// has parts left.
     Part,
 }
 
@@ -181,7 +183,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         self.note_answered(id, stream, command.reply_bytes())
     }
 
-    /// Moves a request on to its next part, if it has one.
+    /// Advances a split request to its next device command. Returns `false` if there is none.
     fn has_next_part(&mut self, slot: Slot) -> bool {
         let entry = self.requests.get(slot);
         let (done, Some(rest)) = self.limits.split(entry.command) else { return false };
@@ -218,7 +220,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Calls a stalled connection after the end of one of its requests, or closes a finishing one.
+    /// Resumes a stalled connection after the end of one of its requests, or closes the connection
+    /// if it is finishing.
     #[inline(never)]
     fn retired(&mut self, id: ConnId) {
         if self.conns.find(id).is_some_and(|conn| conn.intake.stalled.is_some()) {
@@ -288,7 +291,8 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         }
     }
 
-    /// Calls a waiting connection, if it still has this position. Returns whether it was called.
+    /// Resumes a waiting connection, if it still has this position in its tenant's line. Returns
+    /// whether it was resumed.
     fn call(&mut self, (id, position): (ConnId, Position)) -> bool {
         let conn = self.conns.find(id).filter(|conn| conn.intake.position == Some(position));
         let Some(conn) = conn else { return false };

@@ -18,7 +18,7 @@ use crate::requests::InFlight;
 /// Maximum number of requests traced at the same time.
 const OPEN_MAX: usize = 64;
 
-/// Maximum number of replies that are followed at the same time until the network has taken them.
+/// Maximum number of sampled replies whose transmission by the network is awaited at the same time.
 const LEAVING_MAX: usize = 64;
 
 /// Number of turns of which one is timed.
@@ -27,7 +27,7 @@ const TIMED_ONE_IN: u32 = 64;
 /// A clock and a buffer for traces, with which a worker measures its time.
 #[derive(Debug)]
 pub struct Watch {
-    /// Reads the clock, given its origin.
+    /// The function that reads the clock, given the clock's origin in nanoseconds.
     pub clock: fn(origin: u64) -> Instant,
     /// The origin of the clock, in nanoseconds of the machine's clock.
     pub origin: u64,
@@ -84,7 +84,7 @@ enum Fate {
 pub(crate) struct TurnClock {
     /// The clock and the traces; `None` without measuring.
     watch: Option<Watch>,
-    /// `true` if this turn is timed.
+    /// `true` if the worker measures how long each part of this turn takes.
     is_timed: bool,
     /// `true` if requests are traced.
     is_tracing: bool,

@@ -3,7 +3,7 @@
 /// The requests, buffers and bytes that a worker holds at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Requests in flight.
+    /// Number of requests in flight at the worker.
     pub in_flight: usize,
     /// Buffers that are out of the pool.
     pub buffers: usize,
@@ -11,7 +11,7 @@ pub struct Load {
     pub carried: usize,
     /// Requests whose payloads the worker has not asked their peers for yet.
     pub put_off: usize,
-    /// Requests that wait for their fences or for another process.
+    /// Requests that wait until other requests of their fence, or another process, let them start.
     pub fenced: usize,
     /// Connections that were called, because the reason of their stall may be over.
     pub called: usize,

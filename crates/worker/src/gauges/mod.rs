@@ -32,8 +32,8 @@ use crate::requests::InFlight;
 /// Number of requests of which one is sampled.
 const SAMPLED_ONE_IN: u32 = 64;
 
-/// Sums over turns are added to the meters once in so many turns with work, and by the first turn
-/// without work, before a worker sleeps.
+/// Number of turns with work after which the worker adds its sums to the shared meters. The first
+/// turn without work adds them, too, before the worker sleeps.
 const TOLD_TURNS: u32 = 16;
 
 /// A worker's counters, samples and times.
@@ -191,7 +191,8 @@ impl Gauges {
         self.meters.protocol(protocol).record(Kind::Other, 0);
     }
 
-    /// Counts the replies that the network has taken since the last turn.
+    /// Counts the replies that the network has transmitted since the last turn, for the sampled
+    /// latencies.
     #[inline]
     pub(crate) fn look_what_left(&mut self, now: Instant, left: impl Fn(ConnId) -> Option<u64>) {
         if self.clock.awaits_leaving() {

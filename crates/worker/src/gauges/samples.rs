@@ -35,7 +35,7 @@ pub(crate) struct Picked {
 }
 
 impl Picked {
-    /// Counts the nanoseconds that the request spent in each stage of its way.
+    /// Adds the nanoseconds that the request spent in each stage of processing to the meters.
     #[inline]
     pub(crate) fn count<const N: usize>(self, meters: &Meters, times: [(Stage, u64); N]) {
         let times = times.map(|(stage, nanos)| (stage, CoarseBucket::of(nanos)));

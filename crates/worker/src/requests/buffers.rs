@@ -14,14 +14,15 @@ pub(crate) struct Buffers {
     /// returned refills the spare.
     pub(super) spare: Option<Buf>,
     pub(super) reserve: Reserve,
-    /// For each size of buffers, the number of free ones above which no tenant can exceed its part.
+    /// For each size class of buffers, the number of free buffers above which no tenant can exceed
+    /// its share, so that shares need not be checked.
     plenty: [usize; CLASSES_MAX],
     /// The number of buffers that each tenant's reads hold, by size.
     reads: Vec<[u32; CLASSES_MAX]>,
 }
 
 impl Buffers {
-    /// Makes a pool the buffers of a worker, and sets one of its largest buffers aside as the
+    /// Creates a worker's buffers from a pool, and sets one of the largest buffers aside as the
     /// spare.
     ///
     /// # Panics

@@ -37,7 +37,7 @@ impl Chain {
         std::iter::successors(self.first, |slot| table.get(*slot).links().after).count()
     }
 
-    /// Returns the entry behind another one of this list.
+    /// Returns the entry that follows `slot` in the list; `None` at the end.
     pub(crate) fn behind(table: &mut SlotTable<impl Chained>, slot: Slot) -> Option<Slot> {
         table.get(slot).links().after
     }

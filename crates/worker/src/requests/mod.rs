@@ -24,8 +24,8 @@ use crate::Limits;
 /// The reason that a request finds no slot, frame or buffer now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// The tenant holds too much, or the free ones are reserved for others. The end of one of the
-    /// tenant's requests ends the shortage.
+    /// The tenant holds more than its share, or the free slots and buffers are reserved for other
+    /// tenants. The end of one of the tenant's requests ends the shortage.
     OfTenant,
     /// The tenant's unsent replies hold too many of the frames. Frames that leave end the shortage,
     /// without an event.
@@ -98,7 +98,7 @@ impl Requests {
         self.slots.find(slot)
     }
 
-    /// Returns the table, for the lists that are linked through it.
+    /// Returns the table of requests, which holds the links of lists of requests.
     #[inline]
     pub(crate) fn table(&mut self) -> &mut SlotTable<InFlight> {
         &mut self.slots

@@ -10,7 +10,7 @@ use contract::{ConnId, Member, Request, SlotTable, TenantId};
 use super::chain::{Chain, Chained, Links};
 use super::quota::SHARE;
 
-/// A request for whose payload the worker has not asked its peer yet.
+/// A request whose payload the worker has not asked the peer for yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PutOff {
     pub(crate) conn: ConnId,

@@ -19,7 +19,7 @@ use contract::{BufPool, ConnId, TenantId};
 /// A tenant may hold this many times as many slots or buffers as are free.
 pub(crate) const SHARE: usize = 2;
 
-/// Number of slots or buffers of which one is kept in reserve.
+/// Divisor for the reserve: one of this many slots or buffers is kept back.
 const PART: usize = 16;
 
 /// Maximum number of buffer sizes that are counted apart; a pool has fewer.
@@ -39,8 +39,8 @@ struct Holding {
     slots: usize,
     /// The number of the tenant's payloads, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
-    /// Connections of the tenant that wait until it holds less, in order, including some that no
-    /// longer wait: at most twice as many as the worker has connections.
+    /// Connections that wait until the tenant holds fewer slots and buffers, oldest first. Some
+    /// entries may no longer wait. At most twice as many as the worker has connections.
     line: VecDeque<(ConnId, Position)>,
     /// Connections up to this position of the line are being called; `None` if none are.
     called_to: Option<u64>,
@@ -227,8 +227,8 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Creates a reserve of a part of so many slots, and of each buffer size of a pool that has
-    /// enough.
+    /// Computes how many of `slots` slots, and of each size of the pool's buffers, are kept in
+    /// reserve.
     pub(super) fn new(slots: usize, pool: &BufPool) -> Reserve {
         let mut buffers = [0; CLASSES_MAX];
         for (class, reserve) in buffers[..pool.classes()].iter_mut().enumerate() {
@@ -252,13 +252,13 @@ impl Reserve {
     }
 }
 
-/// Returns the reserved part of so many: one in [`PART`], and nothing of fewer than that.
+/// Returns how many of `count` slots or buffers are reserved: one in [`PART`], rounded down.
 fn part_of(count: usize) -> usize {
     count / PART
 }
 
-/// Subtracts the reserve from the free ones if the tenant has to leave it to others. The test is
-/// skipped while many are free.
+/// Returns the number of free slots or buffers that the tenant may use: `free` less the reserve, if
+/// the tenant has to leave the reserve to others. The test `yields` is skipped while many are free.
 #[inline]
 fn left(free: usize, reserve: usize, yields: impl Fn() -> bool) -> usize {
     if free > 4 * reserve || !yields() { free } else { free.saturating_sub(reserve) }

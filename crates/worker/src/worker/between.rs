@@ -102,7 +102,7 @@ where
             && self.migration.is_idle()
     }
 
-    /// Returns the transport and the devices, for the simulated world that drives them.
+    /// Returns the transport and the devices for the simulator, which drives them.
     pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
         (&mut self.engine.front.net, self.engine.lanes.devices())
     }
@@ -112,7 +112,7 @@ where
         self.engine.lanes.iter().map(|lane| lane.scheduler())
     }
 
-    /// Counts the requests in flight of one tenant, by a scan of all.
+    /// Counts the requests in flight of one tenant by scanning the table of all requests.
     pub fn in_flight_of(&self, tenant: TenantId) -> usize {
         self.engine.front.requests.iter().filter(|entry| entry.tenant == tenant).count()
     }
