@@ -1,5 +1,5 @@
-//! The times for which the workers' threads waited for a processor, as the kernel counts them. Each
-//! thread opens its own account in the kernel, and other threads read it.
+//! The times for which the workers' threads waited for a processor, as the kernel's scheduler
+//! counts them. Each thread opens the kernel's statistics of itself, and other threads read them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -19,8 +19,8 @@ pub(crate) enum Subject {
 
 type Complaint = (Subject, String);
 
-/// The queue of all workers' complaints, and the complaints that the control plane took out of it
-/// and nobody has asked for.
+/// The errors that workers reported about orders: the queue into which all workers put them, and
+/// those that the control plane has taken out of the queue but no caller has fetched.
 #[derive(Debug)]
 pub(crate) struct Complaints {
     sender: Sender<Complaint>,

@@ -45,13 +45,14 @@ pub(crate) struct Duty {
 /// The progress of a worker's drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Drain {
-    /// No drain was ordered.
+    /// No drain was ordered to the worker.
     Off,
     /// Requests are in flight. Their ends end this phase.
     Begun,
-    /// No request is in flight. The ends of the connections end this phase.
+    /// No request is in flight, but connections are open. The phase ends when all connections have
+    /// ended.
     Quiet,
-    /// No connection is open. The drains of the other workers end this phase.
+    /// No connection is open. The phase ends when all other workers have drained.
     Over,
 }
 
@@ -146,8 +147,8 @@ impl Duty {
         }
     }
 
-    /// Reports the orders that are done after a turn, and continues a drain. Returns the turn's
-    /// result, or `None` after the last turn.
+    /// Reports the orders that are carried out after a turn, and continues a drain. Returns when
+    /// the next turn is due, or `None` after the last turn.
     pub(crate) fn after<N: Way>(
         &mut self,
         worker: &mut ServerWorker<N>,

@@ -15,11 +15,12 @@ use flash::{Source, Spec};
 pub enum Files {
     /// The device is not open yet, and may have files.
     Unseen,
-    /// The device has no file system, or it does not count, for this reason.
+    /// Namespaces cannot be files of this device, for this reason: for example, the device has no
+    /// file system.
     Absent(String),
-    /// The device has a file system, whose files are not known for this reason.
+    /// The device has a file system that could not be read, for this reason.
     Unread(String),
-    /// The file system as it was read.
+    /// The file system of the device, as it was read when the device was opened.
     Read(Arc<FileSystem>),
 }
 

@@ -13,7 +13,7 @@ pub enum Chosen {
     Epoll,
 }
 
-/// A kind of sockets that a worker can be built on.
+/// A kind of sockets (of io_uring or epoll) that a worker can be built on.
 pub trait Way: Network {
     /// Returns the kernel interface that devices use beside these sockets.
     fn through(reactor: &Self::Reactor) -> Through<'_>;

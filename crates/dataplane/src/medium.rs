@@ -23,7 +23,7 @@ const DISCARD_PAGES_MAX: u64 = 1 << 18;
 /// The number of the volume among the devices of the ring.
 const DEVICE: usize = 0;
 
-/// An opened volume, with the one queue to it.
+/// A volume that is open but served by no worker, with the only queue to it.
 pub struct Medium {
     volume: Volume,
     device: Decorated<AnyDevice>,
@@ -71,7 +71,8 @@ impl Medium {
         usize::from(self.device.geometry().commit_pages_max)
     }
 
-    /// Returns the work that the volume does of its own accord, and its space; `None` if it does none.
+    /// Returns the background work of the volume, such as garbage collection, with its statistics;
+    /// `None` if the volume does none.
     pub fn chores(&self) -> Option<Arc<dyn Chores>> {
         self.volume.chores()
     }
@@ -143,8 +144,8 @@ pub fn read_files(volume: Volume, are_wanted: bool) -> Result<Volume, String> {
     })
 }
 
-/// Ends the queue of this thread to a device, once all that is under way below it has ended, and closes
-/// the device in order. No request may be in flight.
+/// Closes a device cleanly, after the queue of this thread has finished its background operations.
+/// No request may be in flight.
 pub fn close(volume: &Volume, queue: Decorated<AnyDevice>, ring: &Ring, clock: &Clock) {
     end(queue, ring, clock);
     volume.close();

@@ -45,7 +45,7 @@ impl Marks {
 pub enum Order {
     /// Drain until [`Orders::stops_by`], then end. A second order changes the time.
     Stop,
-    /// Stop accepting connections (`true`), or resume it (`false`).
+    /// Stop accepting connections (`true`), or accept them again (`false`).
     Hold(bool),
     /// Listen at a new listener.
     Listen(ListenerId, Listener),
@@ -55,13 +55,14 @@ pub enum Order {
     Close(ListenerId),
     /// Open or close a device; replaces an older order for the same place.
     Disk(DiskOrder),
-    /// Keep a device that was to be closed, or open it again if it is closed already.
+    /// Keep a device open that an earlier order was to close, or open the device again if it is
+    /// closed already.
     KeepDisk(DiskOrder),
     /// Show that the worker's thread runs.
     Answer,
 }
 
-/// The orders to all workers, and the workers' progress with them.
+/// The orders to all workers, and the record of which orders each worker has carried out.
 #[derive(Debug)]
 pub struct Orders {
     workers: Vec<Line>,
@@ -149,7 +150,7 @@ impl Orders {
         (orders, inboxes)
     }
 
-    /// Gives all workers an order.
+    /// Appends an order to the queue of each worker, and wakes the workers.
     fn tell(&self, wakers: &[Waker], order: impl Fn() -> Order) {
         self.workers.iter().for_each(|worker| _ = worker.tell(order()));
         wakers.iter().for_each(Waker::wake);
@@ -173,7 +174,7 @@ impl Orders {
         self.stop(wakers);
     }
 
-    /// Orders the workers to drain by `until`, unless they drain by an earlier time already.
+    /// Orders the workers to drain by `until`, unless an earlier deadline was already ordered.
     pub fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
         let known = self.stops_by().filter(|known| *known < until && self.stops());
         self.stop_by(known.unwrap_or(until), wakers);
@@ -185,7 +186,8 @@ impl Orders {
         (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
-    /// Orders all workers to stop accepting connections if `is_held`, else to resume it.
+    /// Orders all workers to stop accepting connections if `is_held`, or to accept them again
+    /// otherwise.
     pub fn hold(&self, is_held: bool, wakers: &[Waker]) {
         self.tell(wakers, || Order::Hold(is_held));
     }
@@ -209,7 +211,8 @@ impl Orders {
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Orders a listener to refuse new connections if `turns`, else to accept them again.
+    /// Orders the workers to refuse new connections at a listener if `turns`, or to accept them
+    /// again otherwise.
     pub fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
         self.turning.set(listener, turns);
         self.tell(wakers, || Order::Refuse(listener, turns));
@@ -292,13 +295,13 @@ impl Orders {
         self.workers.iter().all(|worker| !worker.asked.load(Ordering::Acquire))
     }
 
-    /// Records that a worker drains and has nothing in flight, so that it sends no more requests to
-    /// devices.
+    /// Records that a worker drains and has no request in flight, so that the worker sends no more
+    /// requests to devices.
     pub fn quiet(&self, worker: usize) {
         self.workers[worker].quiet.store(true, Ordering::Release);
     }
 
-    /// Returns `true` if all workers drain and have nothing in flight.
+    /// Returns `true` if all workers drain and have no request in flight.
     pub fn are_quiet(&self) -> bool {
         self.workers.iter().all(|worker| worker.quiet.load(Ordering::Acquire))
     }

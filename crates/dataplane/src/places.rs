@@ -32,7 +32,7 @@ pub struct Disk {
     pub place: usize,
     /// The name of the device in the configuration.
     pub name: String,
-    /// The device.
+    /// The open device, shared with all workers.
     pub volume: Arc<Volume>,
 }
 
@@ -40,7 +40,8 @@ impl Places {
     /// Maximum number of devices that a server has at one time.
     pub const MAX: usize = io::Owner::DEVICES_MAX;
 
-    /// Returns the table of these devices, each with its name. Their positions are their indices.
+    /// Returns a table of these devices with their names. The index of a device is its position in
+    /// `named`.
     pub fn of(named: Vec<(String, Volume)>) -> Places {
         let place = |(name, volume): (String, Volume)| Place::of(&name, Arc::new(volume));
         Places(RwLock::new(named.into_iter().map(place).collect()))
@@ -65,7 +66,8 @@ impl Places {
         self.read().get(place)?.volume.clone()
     }
 
-    /// Returns the name of the device at an index, or of the last device there if it was removed.
+    /// Returns the name of the device with this index, or the name of the last device that had the
+    /// index if that device was removed.
     pub fn name(&self, place: usize) -> String {
         self.read()[place].name.clone()
     }

@@ -23,12 +23,13 @@ use crate::places::Places;
 use crate::sessions::ByListener;
 use crate::volumes::{Through, Volume, nothing, rest};
 
-/// The longest time for which a worker that has ended waits for the own work of its devices.
+/// The longest time for which a worker that has ended waits for background operations of its
+/// devices, such as garbage collection.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 /// The parts from which each worker of a server is built.
 pub struct Plan {
-    /// The devices.
+    /// The table of open devices, with their indices and names.
     pub places: Arc<Places>,
     /// The parts that all workers read: listeners, namespaces, access rules.
     pub shared: Arc<Parts>,
@@ -40,7 +41,7 @@ pub struct Plan {
     pub orders: Arc<Orders>,
     /// The processors of the workers, by worker; `None` if they are not pinned.
     pub cpus: Option<Vec<usize>>,
-    /// The time for which an idle worker polls before it sleeps.
+    /// The policy by which an idle worker polls for work before its thread sleeps.
     pub spin: SpinPolicy,
     /// The options of TCP connections.
     pub tcp: TcpOptions,

@@ -1,4 +1,5 @@
-//! The protocols that a server speaks, behind one session type, and the creation of their sessions.
+//! The sessions of all protocols that a server supports, behind one type, and the creation of a
+//! session for each connection.
 
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};

@@ -56,13 +56,13 @@ pub fn nothing() -> Decorated<AnyDevice> {
 pub enum AnyDevice {
     /// A device that discards writes and reads zeroes.
     Null(Null),
-    /// Memory of this process.
+    /// A device whose blocks are in memory of this process.
     Mem(Exclusive<MemQueue>),
     /// A file or block device, through the worker's ring.
     File(Exclusive<FileQueue>),
     /// A file or block device, through a pool of threads.
     Threaded(Exclusive<ThreadedQueue>),
-    /// Simulated flash.
+    /// A device of flash that is simulated in this process.
     Sim(Exclusive<SimQueue>),
     /// A volume of flash translation.
     Ftl(Box<Exclusive<TranslatedQueue>>),
@@ -70,9 +70,9 @@ pub enum AnyDevice {
 
 /// The kernel interface that a queue to a file uses.
 pub enum Through<'a> {
-    /// Through the worker's ring.
+    /// Through the worker's io_uring.
     Ring(&'a Ring),
-    /// Served by threads of its own, which wake the worker.
+    /// Through a pool of threads, which wake the worker.
     Threads(Waker),
 }
 
@@ -132,7 +132,8 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Returns the files that another process needs to [adopt](Volume::adopt) the device.
+    /// Returns the file descriptors that another process needs to [adopt](Volume::adopt) the
+    /// device.
     ///
     /// # Errors
     /// The device is in a state that only a restart can resolve.
@@ -144,8 +145,8 @@ impl Volume {
         }
     }
 
-    /// Returns the identity of the device across processes, or `None` if it is memory of this
-    /// process.
+    /// Returns a text that identifies the device in every process of this machine, or `None` for a
+    /// device in memory of this process.
     pub fn identity(spec: &Spec) -> Option<String> {
         match &spec.source {
             Source::File { path, .. } => Some(format!("file:{path}")),
@@ -160,7 +161,8 @@ impl Volume {
         matches!(spec.source, Source::Ftl { .. })
     }
 
-    /// Returns the work that the device does of its own accord; `None` if it does none.
+    /// Returns the background work of the device, such as garbage collection, with its statistics;
+    /// `None` if the device does none.
     pub fn chores(&self) -> Option<Arc<dyn Chores>> {
         match &self.storage {
             Storage::Ftl(volume) => Some(volume.chores()),
@@ -168,8 +170,8 @@ impl Volume {
         }
     }
 
-    /// Closes a device in order, once no worker has a queue to it, so that the next start needs no
-    /// recovery.
+    /// Closes a device cleanly, so that its next start needs no recovery. No worker may have a
+    /// queue to the device.
     pub fn close(&self) {
         if let Storage::Ftl(volume) = &self.storage {
             volume.close();
@@ -186,7 +188,7 @@ impl Volume {
         &self.files
     }
 
-    /// Returns the device with the files that were found on it.
+    /// Returns the device with a record of the file system that was found on it.
     pub(crate) fn with_files(self, files: Files) -> Volume {
         Volume { files, ..self }
     }
@@ -390,8 +392,8 @@ impl Volume {
     }
 }
 
-/// Has queues without requests end what is under way below them, and begin nothing. Returns `None` once
-/// they can be dropped, and otherwise when to call again.
+/// Lets queues without requests finish their background operations, and starts no new ones. Returns
+/// `None` once the queues can be dropped, and otherwise the time of the next call.
 pub(crate) fn rest<'a>(
     queues: impl Iterator<Item = &'a mut Decorated<AnyDevice>>,
     now: Instant,

@@ -1,4 +1,4 @@
-//! The check that a device is the disk that it was before.
+//! The check that a device is on the same physical disk as at the last start of the server.
 //!
 //! Names such as `/dev/nvme1n1` may mean another disk after each boot. The state file keeps the
 //! identity of each device's disk, and a start compares it before anything is written.

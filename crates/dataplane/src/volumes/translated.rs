@@ -32,12 +32,12 @@ pub const ONE_WORKER: &str =
 const LOST: &str = "the last queue to the `ftl:` device ended with requests under way, so the volume has \
                     to be recovered; start the server anew";
 
-/// The volume, if it is at home: the place where it is while no worker serves it.
+/// The volume while no worker serves it, or the reason why it is not here.
 enum Home {
     Here(Box<ftl::Volume>),
-    /// A queue has it.
+    /// A worker's queue has the volume.
     Away,
-    /// A queue has ended that could not give it back.
+    /// The volume was lost with a queue that ended while requests were under way.
     Lost,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Translated {
     chores: Arc<dyn Chores>,
 }
 
-/// The device below a volume.
+/// The device on which a volume of flash translation stores its pages.
 enum Member {
     Mem(MemVolume),
     Sim(SimVolume),
@@ -58,9 +58,9 @@ enum Member {
 
 /// A worker's queue to a member.
 pub(super) enum MemberQueue {
-    /// Memory of this process.
+    /// A device whose blocks are in memory of this process.
     Mem(MemQueue),
-    /// Simulated flash.
+    /// A device of flash that is simulated in this process.
     Sim(SimQueue),
     /// A file or block device, through the worker's ring.
     File(FileQueue),
@@ -295,7 +295,7 @@ impl Translated {
         Ok(Translated { member, geometry, home, chores })
     }
 
-    /// Returns the work that the volume does of its own accord.
+    /// Returns the background work of the volume, such as garbage collection, with its statistics.
     pub(super) fn chores(&self) -> Arc<dyn Chores> {
         self.chores.clone()
     }
@@ -310,7 +310,8 @@ impl Translated {
         matches!(self.member, Member::File(_))
     }
 
-    /// Takes the volume from home, if it is there.
+    /// Takes the volume out of the place where it is while no worker serves it; `None` if it is not
+    /// there.
     fn take(&self) -> Option<Box<ftl::Volume>> {
         let mut home = lock(&self.home);
         match std::mem::replace(&mut *home, Home::Away) {
@@ -369,7 +370,7 @@ impl Translated {
         Ok(TranslatedQueue { queue: Some(queue), home: self.home.clone() })
     }
 
-    /// Closes the volume in order, if no worker serves it, so that the next start recovers nothing.
+    /// Closes the volume cleanly if no worker serves it, so that its next start needs no recovery.
     pub(super) fn close(&self) {
         let (Member::File(file), Some(volume)) = (&self.member, self.take()) else { return };
         let closed = FileMedia::of(file).and_then(|mut media| {
@@ -391,7 +392,7 @@ impl Drop for Translated {
     }
 }
 
-/// Creates a volume on an empty device and opens it.
+/// Creates a volume of flash translation on an empty device, and opens the volume.
 fn fresh<D: Device>(device: D, wishes: &FtlWishes) -> Result<ftl::Volume, String> {
     let mut media = media(device)?;
     let shape = shape(wishes, media.pages(0));
@@ -420,8 +421,7 @@ impl TranslatedQueue {
         self.queue.as_mut().expect("the queue is there until it is dropped")
     }
 
-    /// Takes in what the member has ended, and begins nothing. Returns `true` once the queue can be
-    /// dropped: see [`ftl::Queue::quiesce`].
+    /// Processes completions of the device below the volume, and starts no new operations.
     pub(super) fn quiesce(&mut self, now: Instant) -> bool {
         self.queue().quiesce(now)
     }
