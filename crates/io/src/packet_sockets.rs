@@ -12,14 +12,15 @@ use contract::{
     SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{
-    LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Station, TransportSettings,
+    LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Shape, Shaped, Station,
+    TransportSettings,
 };
 
-use crate::ether::Door;
+use crate::ether::{Door, PORTS_BYTES};
 use crate::lane::open::open_card;
 use crate::lane::{
     AnyLane, CHUNK_BYTES, CardSocket, HEAD_BYTES, LaneSizes, RECEIVED_MAX, SocketKind, SocketLane,
-    XdpLane,
+    Trial, XdpLane,
 };
 use crate::{
     ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, carve,
@@ -41,21 +42,27 @@ const LOCAL_PACKETS: usize = 26;
 const LOCAL_WINDOW: u16 = 64;
 
 /// Maximum bytes of a packet over a network: jumbo frames. A path with a smaller limit is detected.
-const NETWORK_BYTES: usize = 9000 - 28;
+const NETWORK_BYTES: usize = 9000 - UDP_BYTES;
+
+/// Bytes of the heads of IPv4 and UDP.
+const UDP_BYTES: usize = 28;
 
 /// The least number of packets that may be outstanding to us.
 const CHUNKS_MIN: usize = 16;
+
+/// Connections over packets, by a lane of any kind.
+type CardPackets = Packets<Shaped<AnyLane>>;
 
 /// The sockets of a worker over io_uring, and its packets.
 pub struct PacketSockets {
     ring: Ring,
     /// The streams, whose connections have the indices below `connections_max`.
     streams: Sockets,
-    packets: Option<Packets<AnyLane>>,
+    packets: Option<CardPackets>,
     /// The listener that receives packets.
     listener: Option<(ListenerId, Listener)>,
-    /// The sizes of a further lane, at a client; `None` until it dials.
-    further: Option<LaneSizes>,
+    /// The sizes and the shape of a further lane, at a client; `None` until it dials.
+    further: Option<(LaneSizes, Option<Shape>)>,
     /// The port of this client at an Ethernet card.
     door: Option<Door>,
     /// The server to which packet connections are dialled.
@@ -78,12 +85,12 @@ pub struct PacketSockets {
 
 impl PacketSockets {
     /// Returns the packet transport if the connection belongs to it.
-    fn of(&mut self, conn: ConnId) -> Option<&mut Packets<AnyLane>> {
+    fn of(&mut self, conn: ConnId) -> Option<&mut CardPackets> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_mut().filter(|_| is_of_packets)
     }
 
-    fn has(&self, conn: ConnId) -> Option<&Packets<AnyLane>> {
+    fn has(&self, conn: ConnId) -> Option<&CardPackets> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_ref().filter(|_| is_of_packets)
     }
@@ -94,8 +101,13 @@ impl PacketSockets {
         road: Road,
         also: Vec<Arc<OwnedFd>>,
         (dials, key): (bool, Option<PacketKey>),
-    ) -> Result<Packets<AnyLane>, Error> {
-        let Road { over, packet_bytes, kept, control } = road;
+    ) -> Result<CardPackets, Error> {
+        let trial = Trial::of_environment()?;
+        let head = road.head_bytes();
+        let Road { over, mut packet_bytes, kept, control } = road;
+        if let Some(trial) = &trial {
+            packet_bytes = trial.packet_bytes(head, packet_bytes);
+        }
         let (landings, spares, blocks, base) = match dials {
             false => (64, 256, 64, Settings::WORKER),
             true => (32, 128, 32, Settings::CLIENT),
@@ -127,7 +139,8 @@ impl PacketSockets {
             ..base
         };
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
-        self.further = Some(sizes).filter(|_| dials);
+        let shape = trial.as_ref().and_then(|trial| trial.shape(head));
+        self.further = dials.then_some((sizes, shape));
         let lane = match over {
             Over::Socket(socket, kind) => {
                 AnyLane::Socket(SocketLane::new(&self.ring, 0, (socket, kind), sizes)?)
@@ -136,26 +149,27 @@ impl PacketSockets {
                 AnyLane::Xdp(XdpLane::new(&self.ring, *card, door, (packet_bytes, spares))?)
             }
         };
-        let mut lanes = vec![lane];
+        let mut lanes = vec![Shaped::new(lane, shape)];
         for socket in also {
             let of = (socket, SocketKind::Udp { is_connected: false });
             let lane = SocketLane::new(&self.ring, lanes.len(), of, sizes)?;
-            lanes.push(AnyLane::Socket(lane));
+            lanes.push(Shaped::new(AnyLane::Socket(lane), shape));
         }
-        let numbered = |buf: Buf| {
-            let index = buf.index() | OF_PACKETS;
-            Buf::new(buf.into_bytes(), index)
-        };
-        let bufs = carve(&[UP])?.bufs.into_iter().map(numbered).collect();
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
-        Ok(Packets::new(settings, lanes, bufs))
+        let mut packets = Packets::new(settings, lanes, bufs()?);
+        if let Some(trial) = trial {
+            packets.batch(trial.rule(dials));
+        }
+        Ok(packets)
     }
 
     /// Opens lanes to the further stations of a server. One that cannot be opened costs speed, not
     /// correctness.
     fn open_lanes(&mut self) {
-        let (Some(packets), Some(sizes)) = (&mut self.packets, self.further) else { return };
+        let (Some(packets), Some((sizes, shape))) = (&mut self.packets, self.further) else {
+            return;
+        };
         while let Some(station) = packets.wanted_lane() {
             let number = packets.lanes().len();
             let opened = match station {
@@ -166,7 +180,7 @@ impl PacketSockets {
                 Station::Ethernet { .. } => Err(Error::new("a card has one lane")),
             };
             match opened {
-                Ok(lane) => packets.add_lane(AnyLane::Socket(lane)),
+                Ok(lane) => packets.add_lane(Shaped::new(AnyLane::Socket(lane), shape)),
                 Err(error) => {
                     tracing::debug!(%error, "cannot open a lane to a further station");
                     packets.forgo_lane();
@@ -301,10 +315,28 @@ impl Road {
         Ok(Road { over, packet_bytes, kept, control })
     }
 
+    /// Returns the bytes of other protocols before a packet, within what an interface counts as a
+    /// frame.
+    fn head_bytes(&self) -> usize {
+        match self.over {
+            Over::Socket(_, SocketKind::Udp { .. }) => UDP_BYTES,
+            Over::Socket(_, SocketKind::Ethernet { .. }) | Over::Card(..) => PORTS_BYTES,
+        }
+    }
+
     /// Returns the road with the window that an address asks for.
     fn at(self, at: &EtherAddress) -> Road {
         Road { control: at.window.map_or(self.control, Policy::Fixed), ..self }
     }
+}
+
+/// Returns the receive buffers for packet connections.
+fn bufs() -> Result<Vec<Buf>, Error> {
+    let numbered = |buf: Buf| {
+        let index = buf.index() | OF_PACKETS;
+        Buf::new(buf.into_bytes(), index)
+    };
+    Ok(carve(&[UP])?.bufs.into_iter().map(numbered).collect())
 }
 
 fn kept_by(socket: &OwnedFd) -> usize {
@@ -518,7 +550,7 @@ impl Transport for PacketSockets {
         let Some(packets) = &mut self.packets else { return };
         if self.is_held {
             // Another process has the socket from now on. It hears what comes for us.
-            packets.lanes().iter_mut().for_each(AnyLane::cease);
+            packets.lanes().iter_mut().for_each(|lane| lane.inner().cease());
             packets.abandon();
         }
         packets.stop_listening();

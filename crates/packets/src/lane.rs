@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use contract::Buf;
+use contract::{Buf, Instant};
 
 use crate::endpoint::Arrived;
 use crate::station::Station;
@@ -11,9 +11,10 @@ use crate::station::Station;
 ///
 /// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
 pub trait Lane {
-    /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
-    /// the network reports that the dialled station does not receive.
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32>;
+    /// Moves the packets that arrived to the end of `arrived`; a turn begins with it, at `now`.
+    /// Returns the system's error number if the network reports that the dialled station does not
+    /// receive.
+    fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32>;
 
     /// Returns a packet's lent buffer to the lane.
     fn give(&mut self, buf: Buf);

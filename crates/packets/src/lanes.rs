@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use contract::{Buf, LaneReading};
+use contract::{Buf, Instant, LaneReading};
 
 use crate::endpoint::Arrived;
 use crate::lane::Lane;
@@ -54,11 +54,11 @@ impl<L: Lane> Lanes<L> {
 
     /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
     /// the network reports that nobody receives at the station that the first lane has dialled.
-    pub(crate) fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    pub(crate) fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut refusal = None;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let before = arrived.len();
-            let refused = lane.poll(arrived);
+            let refused = lane.poll(now, arrived);
             self.carried[number].received += (arrived.len() - before) as u64;
             if number == 0 {
                 refusal = refused;

@@ -55,12 +55,14 @@ mod seals;
 mod secret;
 mod sent;
 mod settings;
+mod shaped;
 mod slab;
 mod speak;
 mod station;
 mod transport;
 #[cfg(test)]
 mod trial;
+mod waiting;
 mod window;
 mod words;
 
@@ -74,5 +76,6 @@ pub use lane::Lane;
 pub use packet::{Lent, PARTS_MAX, Packet};
 pub use pools::Counters;
 pub use settings::{LANES_MAX, Sealed, Settings};
+pub use shaped::{AHEAD, Shape, Shaped};
 pub use station::Station;
 pub use transport::{Packets, TransportSettings};

@@ -56,6 +56,9 @@ pub struct Packet {
     part_at: usize,
     bytes: usize,
     pub(crate) bytes_max: usize,
+    /// The number of records, and the most that a packet has.
+    records: u32,
+    records_max: u32,
     loans: u32,
     /// Number of bytes that are reserved for the proof of a packet that is going to be sealed;
     /// otherwise zero. A sealed packet lends no bodies.
@@ -77,6 +80,8 @@ impl Packet {
             part_at: 0,
             bytes: 0,
             bytes_max,
+            records: 0,
+            records_max: u32::MAX,
             loans: NONE,
             kept: 0,
             path: 0,
@@ -99,6 +104,12 @@ impl Packet {
         self.kept = if is_sealed { TAG_BYTES } else { 0 };
     }
 
+    /// Bounds the number of records in the packets that are begun from now on, for measurements of
+    /// batches.
+    pub(crate) fn set_records_max(&mut self, records_max: u32) {
+        self.records_max = records_max;
+    }
+
     /// Takes the loans of the packet's bodies out of it, to be returned once the lane has released
     /// the bodies. Returns `None` if the packet lends none.
     pub fn lent(&mut self) -> Option<Lent> {
@@ -113,12 +124,15 @@ impl Packet {
         self.own.clear();
         self.own.resize(HEAD_BYTES, 0);
         self.parts.clear();
-        (self.part_at, self.bytes) = (0, HEAD_BYTES);
+        (self.part_at, self.bytes, self.records) = (0, HEAD_BYTES, 0);
     }
 
     /// Returns the number of bytes that the next record may have behind its head; `None` if not
     /// even the head has room.
     pub(crate) fn room(&self) -> Option<usize> {
+        if self.records >= self.records_max {
+            return None;
+        }
         let used = self.bytes.next_multiple_of(RECORD_ALIGN) + RECORD_BYTES;
         self.bytes_max.checked_sub(used)
     }
@@ -136,6 +150,7 @@ impl Packet {
         messages: &mut Slab<Message>,
         loans: &mut Slab<Loan>,
     ) {
+        self.records += 1;
         let padding = self.bytes.next_multiple_of(RECORD_ALIGN) - self.bytes;
         let at = self.own.len() + padding;
         self.own.resize(at + RECORD_BYTES, 0);

@@ -12,6 +12,7 @@ use contract::{
     Streams, TenantId, Ticket, Transport,
 };
 
+use crate::batch::Batch;
 use crate::channel::{REFUSED, RESET, TIMED_OUT};
 use crate::conns::{Conns, State};
 use crate::endpoint::{Arrived, Endpoint, hang_up_all};
@@ -22,6 +23,7 @@ use crate::lanes::Lanes;
 use crate::packet::Packet;
 use crate::settings::{LANES_MAX, Settings};
 use crate::station::Station;
+use crate::waiting::Waiting;
 
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
@@ -84,6 +86,8 @@ pub struct Packets<L> {
     refuses: bool,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
+    /// Frames that wait for their batch; `None` if frames leave with their turn.
+    waiting: Option<Waiting>,
     now: Instant,
 }
 
@@ -110,6 +114,7 @@ impl<L: Lane> Packets<L> {
             listener: None,
             refuses: false,
             finishing: VecDeque::with_capacity(connections_max),
+            waiting: None,
             now: Instant::ZERO,
             endpoint: Endpoint::new(endpoint),
         }
@@ -120,6 +125,15 @@ impl<L: Lane> Packets<L> {
     pub fn listen(&mut self, listener: Option<ListenerId>) {
         self.listener = listener;
         self.endpoint.accept(listener.is_some());
+    }
+
+    /// Makes frames leave by another rule than [`Batch::Turn`], and limits the records of a packet to
+    /// the rule's level. It is for measurements: see docs/adr/0051-shaped-lanes.md.
+    pub fn batch(&mut self, rule: Batch) {
+        let waits = matches!(rule, Batch::Static(_) | Batch::Adaptive(_));
+        let waiting = Waiting::new(rule, self.endpoint.room());
+        self.packet.set_records_max(waiting.level().unwrap_or(u32::MAX));
+        self.waiting = waits.then_some(waiting);
     }
 
     /// Refuses new connections, or accepts them again.
@@ -234,7 +248,8 @@ impl<L: Lane> Packets<L> {
     /// Returns `true` if there are no connections, and nothing is sent or held.
     pub fn is_at_rest(&self) -> bool {
         let has_events = !self.events.is_empty() || self.endpoint.has_events();
-        let holds = has_events || self.partly.is_some() || !self.endpoint.is_at_rest();
+        let waits = self.waiting.as_ref().is_some_and(|waiting| waiting.len() > 0);
+        let holds = has_events || waits || self.partly.is_some() || !self.endpoint.is_at_rest();
         !holds && self.connections() == 0
     }
 
@@ -295,7 +310,12 @@ impl<L: Lane> Packets<L> {
             match event {
                 Event::Opened { conn, peer, .. } => self.opened(conn, peer),
                 Event::Received { conn, delivery } => match self.conns.of_channel(conn) {
-                    Some(place) => self.partly = Some(Partly { place, delivery, at: 0 }),
+                    Some(place) => {
+                        if let (Some(waiting), true) = (&mut self.waiting, delivery.is_last) {
+                            waiting.answered(delivery.offset + delivery.bytes);
+                        }
+                        self.partly = Some(Partly { place, delivery, at: 0 });
+                    }
                     None => self.endpoint.give(delivery),
                 },
                 Event::Sent { conn, buf } => {
@@ -430,6 +450,37 @@ impl<L: Lane> Packets<L> {
         }
     }
 
+    /// Passes a frame on to its channel.
+    fn pass(&mut self, conn: ConnId, frame: Frame) {
+        let channel = self.conns.channel(conn).filter(|channel| self.endpoint.may_send(*channel));
+        let Some(channel) = channel else {
+            self.events.extend(frame.body.map(|buf| NetEvent::Sent { conn, buf }));
+            return;
+        };
+        let place = self.conns.of_channel(channel).expect("a connection has the channel");
+        self.conns.add_frame(place);
+        self.endpoint.send(channel, frame, true);
+    }
+
+    /// Passes on the frames of the batches that leave now.
+    fn release(&mut self, now: Instant) {
+        let Some(waiting) = &mut self.waiting else { return };
+        waiting.advance(now);
+        self.packet.set_records_max(waiting.level().unwrap_or(u32::MAX));
+        for _ in 0..waiting.due(now) {
+            if let Some((conn, frame)) = self.waiting.as_mut().and_then(Waiting::take) {
+                self.pass(conn, frame);
+            }
+        }
+    }
+
+    /// Passes on all frames that wait for their batch.
+    fn release_all(&mut self) {
+        while let Some((conn, frame)) = self.waiting.as_mut().and_then(Waiting::take) {
+            self.pass(conn, frame);
+        }
+    }
+
     fn return_buffers(&mut self) {
         while let Some(buf) = self.endpoint.take_back() {
             self.lanes.give(buf);
@@ -440,7 +491,7 @@ impl<L: Lane> Packets<L> {
 impl<L: Lane> Streams for Packets<L> {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         self.now = now;
-        if let Some(errno) = self.lanes.poll(&mut self.arrived) {
+        if let Some(errno) = self.lanes.poll(now, &mut self.arrived) {
             self.refused(errno);
         }
         for arrived in self.arrived.drain(..) {
@@ -460,22 +511,20 @@ impl<L: Lane> Streams for Packets<L> {
     }
 
     fn room(&self) -> usize {
-        self.endpoint.room()
+        let waiting = self.waiting.as_ref().map_or(0, Waiting::len);
+        self.endpoint.room().saturating_sub(waiting)
     }
 
-    fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
-        let channel = self.conns.channel(conn).filter(|channel| self.endpoint.may_send(*channel));
-        let Some(channel) = channel else {
-            self.events.extend(frame.body.map(|buf| NetEvent::Sent { conn, buf }));
-            return;
-        };
-        let place = self.conns.of_channel(channel).expect("a connection has the channel");
-        self.conns.add_frame(place);
-        self.endpoint.send(channel, frame, true);
+    fn send(&mut self, now: Instant, conn: ConnId, frame: Frame) {
+        match &mut self.waiting {
+            Some(waiting) => waiting.push(now, conn, frame),
+            None => self.pass(conn, frame),
+        }
     }
 
     fn kick(&mut self, now: Instant) {
         self.connect(now);
+        self.release(now);
         loop {
             let room = self.lanes.room();
             if room == 0 || !self.endpoint.transmit_by(room, now, &mut self.packet) {
@@ -491,6 +540,7 @@ impl<L: Lane> Streams for Packets<L> {
     }
 
     fn close(&mut self, conn: ConnId) {
+        self.release_all();
         let Some(place) = self.conns.find(conn) else { return };
         match self.conns.channel(conn) {
             Some(channel) => {
@@ -512,7 +562,8 @@ impl<L: Lane> Streams for Packets<L> {
             return Some(Instant::ZERO);
         }
         let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
-        [finishing, self.endpoint.wake_at()].into_iter().flatten().min()
+        let batch = self.waiting.as_ref().and_then(Waiting::wake_at);
+        [finishing, self.endpoint.wake_at(), batch].into_iter().flatten().min()
     }
 }
 
@@ -542,6 +593,7 @@ impl<L: Lane> Transport for Packets<L> {
     }
 
     fn finish(&mut self, conn: ConnId) {
+        self.release_all();
         let Some(channel) = self.conns.channel(conn) else { return };
         if self.endpoint.may_send(channel) {
             self.endpoint.finish(channel);

@@ -4,13 +4,15 @@ mod block;
 mod kind;
 pub(crate) mod open;
 mod socket;
+mod trial;
 pub(crate) mod xdp;
 
-use contract::Buf;
+use contract::{Buf, Instant};
 use packets::{Arrived, Lane, Station};
 
 pub(crate) use self::kind::SocketKind;
 pub(crate) use self::socket::{LaneSizes, SocketLane};
+pub(crate) use self::trial::Trial;
 pub(crate) use self::xdp::{CHUNK_BYTES, CardSocket, HEAD_BYTES, RECEIVED_MAX, XdpLane};
 
 /// A lane of any kind.
@@ -33,10 +35,10 @@ impl AnyLane {
 }
 
 impl Lane for AnyLane {
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         match self {
-            AnyLane::Socket(lane) => lane.poll(arrived),
-            AnyLane::Xdp(lane) => lane.poll(arrived),
+            AnyLane::Socket(lane) => lane.poll(now, arrived),
+            AnyLane::Xdp(lane) => lane.poll(now, arrived),
         }
     }
 

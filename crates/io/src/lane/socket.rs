@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use contract::{Buf, Mac, SizeClass};
+use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::types::RecvMsgOut;
 use io_uring::{cqueue, opcode, types};
 use packets::{Arrived, Lane, Station};
@@ -246,7 +246,7 @@ impl SocketLane {
 }
 
 impl Lane for SocketLane {
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.drain(self.owner, &mut completions);
         let mut refusal = None;
@@ -391,7 +391,7 @@ mod tests {
         for n in 0..16 {
             peer.send_to(&[n; 100], server).unwrap();
             for _ in 0..10_000 {
-                lane.poll(&mut held);
+                lane.poll(Instant::ZERO, &mut held);
                 lane.kick();
                 if held.len() > usize::from(n) {
                     break;

@@ -11,6 +11,7 @@ use contract::{
     Buf, CloseReason, ConnId, Dial, Frame, FrameHead, Instant, ListenerId, NetEvent, Streams,
     Transport,
 };
+use nearflash_packets::batch::{Batch, DELAY_MAX};
 use nearflash_packets::{
     Arrived, Lane, PacketKey, Packets, Sealed, Settings, Station, TransportSettings,
 };
@@ -78,7 +79,7 @@ fn station(end: usize) -> Station {
 }
 
 impl Lane for End {
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut air = self.air.borrow_mut();
         let now = air.now;
         let way = &mut air.ways[self.me];
@@ -500,4 +501,66 @@ fn who_leaves_tells_the_worker_of_each_association() {
     assert_eq!(closed(&served).len(), 1);
     let [packet] = &air.borrow().parted[..] else { panic!("one association, one word") };
     assert_eq!(packet[7], 2, "byte 7 is where a kernel finds the worker");
+}
+
+/// Returns an open connection of a client whose frames leave by `rule`.
+fn calm_client(rule: Batch) -> (Rc<RefCell<Air>>, [Packets<End>; 2], ConnId) {
+    let (air, mut ends, now) = calm_ends();
+    ends[1].batch(rule);
+    let conn = ends[1].dial(now);
+    let (_, events) = turns(&air, &mut ends, 40);
+    assert!(matches!(events[..], [NetEvent::Opened { .. }]), "{events:?}");
+    (air, ends, conn)
+}
+
+/// Sends `count` frames in one turn of the client. Returns the number of packets that left.
+fn say(air: &Rc<RefCell<Air>>, end: &mut Packets<End>, conn: ConnId, count: usize) -> usize {
+    let now = air.borrow().now;
+    for _ in 0..count {
+        end.send(now, conn, Frame::bare(FrameHead::new(&[1; 24])));
+    }
+    end.kick(now);
+    air.borrow().ways[0].len()
+}
+
+#[test]
+fn without_batches_each_frame_has_a_packet_of_its_own() {
+    for (rule, packets) in [(Batch::Turn, 1), (Batch::Never, 7)] {
+        let (air, mut ends, conn) = calm_client(rule);
+        assert_eq!(say(&air, &mut ends[1], conn, 7), packets);
+        let (events, _) = turns(&air, &mut ends, 10);
+        let bytes = |event: &NetEvent| match event {
+            NetEvent::Received { len, .. } => *len,
+            _ => 0,
+        };
+        assert_eq!(events.iter().map(bytes).sum::<usize>(), 7 * 24);
+    }
+}
+
+#[test]
+fn a_batch_leaves_when_it_is_full_or_old() {
+    let (air, mut ends, conn) = calm_client(Batch::Static(4));
+    let began = air.borrow().now;
+    assert_eq!(say(&air, &mut ends[1], conn, 3), 0);
+    assert_eq!(ends[1].wake_at(), Some(began + DELAY_MAX));
+    assert!(!ends[1].is_at_rest());
+    assert_eq!(say(&air, &mut ends[1], conn, 7), 2, "two batches, a packet each");
+    let (events, _) = turns(&air, &mut ends, 10);
+    assert!(matches!(events[..], [NetEvent::Received { len: 192, .. }, ..]), "{events:?}");
+    // The last two of the ten are not enough for a batch.
+    let (events, _) = turns(&air, &mut ends, 70);
+    assert!(events.is_empty(), "{events:?}");
+    let (events, _) = turns(&air, &mut ends, 30);
+    assert!(matches!(events[..], [NetEvent::Received { len: 48, .. }]), "{events:?}");
+}
+
+#[test]
+fn who_finishes_leaves_no_frame_behind() {
+    let (air, mut ends, conn) = calm_client(Batch::Static(64));
+    assert_eq!(say(&air, &mut ends[1], conn, 3), 0);
+    ends[1].finish(conn);
+    let (events, _) = turns(&air, &mut ends, 10);
+    let [NetEvent::Received { len: 72, .. }, NetEvent::Closed { .. }] = events[..] else {
+        panic!("{events:?}")
+    };
 }

@@ -15,7 +15,7 @@ mod rings;
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use contract::{Buf, Mac, SizeClass};
+use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::{opcode, squeue, types};
 use packets::{Arrived, Lane, Station};
 
@@ -258,7 +258,7 @@ fn station(frame: &[u8], door: &Door) -> Option<Station> {
 }
 
 impl Lane for XdpLane {
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         if self.ring.has_events(Owner::PACKETS) {
             let mut completions = std::mem::take(&mut self.completions);
             self.ring.drain(Owner::PACKETS, &mut completions);

@@ -1,6 +1,6 @@
 //! The lane of a host into the simulated network.
 
-use contract::Buf;
+use contract::{Buf, Instant};
 use packets::{Arrived, Lane, Station};
 
 use super::air::SharedAir;
@@ -21,7 +21,7 @@ impl Wire {
 }
 
 impl Lane for Wire {
-    fn poll(&mut self, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         self.air.borrow_mut().land(self.place, !self.has_ended, arrived);
         None
     }

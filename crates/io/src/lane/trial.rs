@@ -1,0 +1,123 @@
+//! The link that a measurement asks for (docs/adr/0051-shaped-lanes.md): a rate, a size of frames and
+//! a rule of batches, in an environment variable. No server that serves users has it.
+
+use packets::batch::{Adaptive, Batch};
+use packets::{Settings, Shape};
+
+use crate::Error;
+
+/// The environment variable with the link that a measurement asks for.
+const VARIABLE: &str = "NEARFLASH_PACKET_LINK";
+
+const FORM: &str =
+    "expected rate=NGbit, frame=BYTES or batch=never|turn|tyche|N, separated by commas";
+
+/// Bytes of a frame on a link that its interface does not count: preamble, head, checksum and gap
+/// (IEEE 802.3).
+const FRAME_BYTES: usize = 8 + 14 + 4 + 12;
+
+/// The link that a measurement asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trial {
+    bits_per_second: Option<u64>,
+    /// Bytes that an interface's frame may carry (MTU).
+    frame: Option<usize>,
+    rule: Option<Batch>,
+}
+
+impl Trial {
+    /// Returns what the environment asks for; `None` if it asks for nothing.
+    ///
+    /// # Errors
+    /// Fails if the text makes no sense.
+    pub(crate) fn of_environment() -> Result<Option<Trial>, Error> {
+        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(None) };
+        let text = text.to_string_lossy();
+        let trial = Trial::parse(&text)
+            .ok_or_else(|| Error::new(format!("{VARIABLE}={text} is not understood; {FORM}")))?;
+        tracing::warn!(link = %text, "packets are slowed down for a measurement ({VARIABLE})");
+        Ok(Some(trial))
+    }
+
+    fn parse(text: &str) -> Option<Trial> {
+        let mut trial = Trial::default();
+        for pair in text.split(',') {
+            let (key, value) = pair.split_once('=')?;
+            match key {
+                "rate" => trial.bits_per_second = Some(bits(value)?),
+                "frame" => trial.frame = Some(value.parse().ok().filter(|bytes| *bytes > 0)?),
+                "batch" => trial.rule = Some(rule(value)?),
+                _ => return None,
+            }
+        }
+        Some(trial)
+    }
+
+    /// Returns the largest packet, whose frame has `head` bytes of other protocols before it, and
+    /// which the lane bounds to `most` bytes.
+    pub(crate) fn packet_bytes(&self, head: usize, most: usize) -> usize {
+        let least = Settings::PACKET_BYTES_MIN;
+        let frame = self.frame.map_or(most, |frame| frame.saturating_sub(head));
+        frame.clamp(least, most.max(least))
+    }
+
+    /// Returns the shape of the link, whose frames have `head` bytes of other protocols before each
+    /// packet; `None` if it has no rate.
+    pub(crate) fn shape(&self, head: usize) -> Option<Shape> {
+        let overhead_bytes = FRAME_BYTES + head;
+        self.bits_per_second.map(|bits_per_second| Shape { bits_per_second, overhead_bytes })
+    }
+
+    /// Returns the rule by which frames leave: at the end that dials, the one that was asked for. A
+    /// server's replies leave with the turn that served their batch, or each alone.
+    pub(crate) fn rule(&self, dials: bool) -> Batch {
+        match &self.rule {
+            Some(Batch::Never) => Batch::Never,
+            Some(rule) if dials => rule.clone(),
+            _ => Batch::Turn,
+        }
+    }
+}
+
+/// Parses a rate such as `10Gbit` or `2500Mbit`.
+fn bits(text: &str) -> Option<u64> {
+    let (number, unit) = match text.strip_suffix("Gbit") {
+        Some(number) => (number, 1_000_000_000),
+        None => (text.strip_suffix("Mbit")?, 1_000_000),
+    };
+    number.parse::<u64>().ok().filter(|number| (1..=1_000_000).contains(number)).map(|n| n * unit)
+}
+
+fn rule(text: &str) -> Option<Batch> {
+    match text {
+        "never" => Some(Batch::Never),
+        "turn" => Some(Batch::Turn),
+        "tyche" => Some(Batch::Adaptive(Adaptive::new(contract::Instant::ZERO))),
+        level => level.parse().ok().filter(|level| *level > 0).map(Batch::Static),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_read_as_they_are_written() {
+        let trial = Trial::parse("rate=10Gbit,frame=9000,batch=8").unwrap();
+        let shape = Shape { bits_per_second: 10_000_000_000, overhead_bytes: 66 };
+        assert_eq!(trial.shape(28), Some(shape));
+        assert_eq!(trial.packet_bytes(28, 32_768), 8972);
+        assert_eq!(trial.packet_bytes(28, 1400), 1400, "the lane has a say, too");
+        assert!(matches!(trial.rule(true), Batch::Static(8)));
+        assert!(matches!(trial.rule(false), Batch::Turn), "a server answers as it is asked");
+        let trial = Trial::parse("rate=2500Mbit,frame=100").unwrap();
+        assert_eq!(trial.shape(4).unwrap().bits_per_second, 2_500_000_000);
+        assert_eq!(trial.packet_bytes(4, 8996), Settings::PACKET_BYTES_MIN);
+        let never = Trial::parse("batch=never").unwrap();
+        assert!(matches!(never.rule(false), Batch::Never) && never.shape(28).is_none());
+        assert!(matches!(Trial::parse("batch=tyche").unwrap().rule(true), Batch::Adaptive(_)));
+        for bad in ["", "rate", "rate=10", "rate=0Gbit", "rate=x", "batch=0", "frame=0", "mtu=9"] {
+            assert!(Trial::parse(bad).is_none(), "{bad}");
+        }
+    }
+}
