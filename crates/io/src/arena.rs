@@ -13,7 +13,8 @@ use crate::Error;
 /// The alignment of every buffer, which lets any device read into it directly.
 const ALIGN: usize = 4096;
 
-/// A mapping that lives as long as the process, and the buffers it was carved into.
+/// A memory mapping that lives as long as the process, and the buffers into which the mapping was
+/// divided.
 #[derive(Debug)]
 pub struct Arena {
     /// First byte of the mapping, for registering all of it with a ring.

@@ -52,8 +52,9 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Returns another socket at an address where a group of this user receives packets. Until the
-/// group is told to [steer] packets to it, it gets none.
+/// Returns a further socket bound to an address at which sockets of this user already receive
+/// packets. The new socket receives none until the group's program is told to [steer] packets to
+/// it.
 pub(crate) fn join(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e| Error::system(format!("cannot receive packets at {address} once more"), e);
     let socket = socket_of(address).map_err(fail)?;
@@ -143,7 +144,7 @@ pub(crate) fn to_any(server: SocketAddr) -> Result<OwnedFd, Error> {
 }
 
 /// Connects a socket to `server` again, so that the system chooses its source address anew. The old
-/// one may have disappeared.
+/// source address may no longer exist.
 pub(crate) fn reconnect(socket: impl AsFd, server: SocketAddr) -> Result<(), Error> {
     let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
     disconnect(&socket).map_err(fail)?;

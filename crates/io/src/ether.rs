@@ -109,7 +109,7 @@ impl Card {
     }
 }
 
-/// Returns a request about an interface, without what is asked.
+/// Returns an `ifreq` structure with the interface's name, and zeroes in all other fields.
 fn about(interface: &str) -> libc::ifreq {
     // SAFETY: every pattern of bits is a value of this plain structure.
     let mut asked: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -175,7 +175,8 @@ unsafe fn ask_driver<const N: usize>(
 /// The answer to something that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Waits a while for it: a killed server's kernel may not have let go of it yet.
+    /// Repeats the attempt for some time, because the kernel may not yet have freed the resource of
+    /// a killed server.
     Waits,
     /// Fails at once: a client's program has other things to do.
     Fails,
@@ -191,8 +192,8 @@ impl Patience {
         self.repeat(TRIES, PAUSE, &[libc::EADDRINUSE, libc::EBUSY], attempt)
     }
 
-    /// Makes an attempt to take what the kernel frees with a killed server's ring. One that waits
-    /// repeats it for some seconds while that is still in use (`EBUSY`).
+    /// Attempts to take a resource that the kernel frees only with a killed server's ring.
+    /// `Patience::Waits` repeats the attempt for some seconds while it fails with `EBUSY`.
     pub(crate) fn attempt_after_ring<T>(
         self,
         attempt: impl FnMut() -> std::io::Result<T>,
@@ -290,8 +291,8 @@ impl Door {
         Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)), patience })
     }
 
-    /// Returns the port of a server that another process has taken. That process passes its claim
-    /// later.
+    /// Returns the Ethernet port of a server whose socket another process holds. That process
+    /// passes on its claim to the port later.
     ///
     /// # Errors
     /// Fails if the interface is missing or down.
@@ -440,8 +441,8 @@ pub(crate) fn link_address(index: i32, mac: Mac) -> libc::sockaddr_ll {
     }
 }
 
-/// Sends a frame with this payload to the card `to`, unless it would have to wait. Errors are
-/// ignored.
+/// Sends a frame with this payload to the card `to` without blocking: drops the frame if the send
+/// queue is full. Errors are ignored.
 pub(crate) fn send(socket: impl AsFd, index: i32, to: Mac, payload: &[u8]) {
     let (address, fd) = (link_address(index, to), socket.as_fd().as_raw_fd());
     // SAFETY: the kernel reads the payload and the address, which outlive the call. Nobody needs to
@@ -469,7 +470,8 @@ const KEEPS_NONE: libc::sock_filter =
     libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
 
 /// Returns the BPF program that keeps the frames for a port that were sent to this card's own
-/// address, without a VLAN tag. Others are dropped, and those that are too short for a port.
+/// address, without a VLAN tag. The filter drops all other frames, and frames that are too short to
+/// name a port.
 fn filter(port: u16) -> [libc::sock_filter; 8] {
     let step = |code: u32, k: u32, (jt, jf)| libc::sock_filter { code: code as u16, jt, jf, k };
     let fact = |which: i32| {

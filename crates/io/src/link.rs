@@ -41,7 +41,7 @@ impl Link {
         Link { stream }
     }
 
-    /// Returns another handle to this end.
+    /// Returns another handle to this end of the stream.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.
@@ -58,7 +58,7 @@ impl Link {
         self.stream.set_write_timeout(write)
     }
 
-    /// Returns the number of the user at the other end.
+    /// Returns the user identifier (UID) of the process at the other end of the stream.
     ///
     /// # Errors
     /// Fails if the system does not say.

@@ -251,8 +251,8 @@ impl Listener {
         Ok(all)
     }
 
-    /// Returns another descriptor of the socket, for callers with an accept loop of their own. The
-    /// file of a Unix socket stays with this listener.
+    /// Returns a duplicate of the socket's descriptor, for callers with an accept loop of their
+    /// own. The file of a Unix socket still belongs to this listener.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.

@@ -1,4 +1,4 @@
-//! Message headers and vectors of `sendmsg` and `recvmsg` before they are filled in.
+//! Empty message headers and I/O vectors for `sendmsg` and `recvmsg`, to be filled in by callers.
 
 use std::ptr;
 

@@ -69,7 +69,7 @@ pub struct PacketSockets {
     server: Option<Endpoint>,
     /// The key with which packets to the server are sealed.
     key: Option<PacketKey>,
-    /// Events for dials that failed before they had a socket.
+    /// Failure events for dials that failed before they had a socket.
     failures: Vec<NetEvent>,
     failed_dials: u32,
     connections_max: usize,
@@ -84,7 +84,8 @@ pub struct PacketSockets {
 }
 
 impl PacketSockets {
-    /// Returns the packet transport if the connection belongs to it.
+    /// Returns the packet transport if the connection is over packets; `None` if it is over a
+    /// stream.
     fn of(&mut self, conn: ConnId) -> Option<&mut CardPackets> {
         let is_of_packets = conn.index as usize >= self.connections_max;
         self.packets.as_mut().filter(|_| is_of_packets)
@@ -274,14 +275,15 @@ struct Road {
     over: Over,
     /// Bytes of the largest packet.
     packet_bytes: usize,
-    /// Bytes that the kernel keeps for what has arrived.
+    /// Bytes of received packets that the kernel buffers for the socket.
     kept: usize,
     /// The rule for the windows of paths to other machines.
     control: Policy,
 }
 
 impl Road {
-    /// Returns the road over a socket that is bound to an address, or connected to it.
+    /// Returns the properties of a lane over a UDP socket that is bound to an address, or connected
+    /// to it.
     fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> Road {
         let kept = kept_by(&socket);
         // Within the machine nothing but the socket's memory is a bottleneck.

@@ -21,12 +21,13 @@ pub fn pass_on(socket: impl AsFd) -> Result<i32> {
     Ok(socket.as_fd().as_raw_fd())
 }
 
-/// Keeps a socket for this program alone, after its replacement has failed.
+/// Keeps a socket for this program alone again, after an attempt to replace the program has failed.
 pub fn pass_on_no_more(socket: impl AsFd) {
     let _ = fcntl_setfd(&socket, FdFlags::CLOEXEC); // it is open
 }
 
-/// Takes a socket that the program before this one has [passed on](pass_on), by its number.
+/// Takes a socket that the previous program of this process has [passed on](pass_on), by its
+/// descriptor number.
 ///
 /// # Errors
 /// Fails if there is no such descriptor, or if it belongs to this program.

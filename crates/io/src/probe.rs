@@ -30,8 +30,8 @@ const OPERATIONS: [(&str, u8); 12] = [
     ("WRITE_FIXED", opcode::WriteFixed::CODE),
 ];
 
-/// A set-up flag of a ring, by its name in `io_uring_setup(2)`, and the call that sets it (with the
-/// flags that it depends on).
+/// A set-up flag of io_uring: its name in `io_uring_setup(2)`, and the function that sets the flag
+/// together with the flags that it requires.
 type Setup = (&'static str, fn(&mut Builder) -> &mut Builder);
 
 /// The required set-up flags.
@@ -42,7 +42,7 @@ const SETUPS: [Setup; 4] = [
     ("TASKRUN_FLAG", |b| b.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()),
 ];
 
-/// The time limit of the trial receive, far longer than it takes.
+/// The time limit of the receive that tests a new ring, far longer than such a receive takes.
 const TRIAL_MAX: Duration = Duration::from_secs(2);
 
 /// The number of the trial's group of provided buffers, freed before the sockets use theirs.

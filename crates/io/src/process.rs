@@ -23,8 +23,8 @@ impl Process {
         Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
     }
 
-    /// Returns the handle to another process, from the descriptor of its [`own`](Process::own)
-    /// handle that it passed.
+    /// Returns a handle to another process, made from the descriptor of its [`own`](Process::own)
+    /// handle, which that process has sent.
     pub fn passed(pidfd: OwnedFd) -> Process {
         Process { pidfd }
     }

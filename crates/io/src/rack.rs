@@ -17,7 +17,7 @@ pub struct Shelved {
     pub(crate) socket: OwnedFd,
     /// The keys of a TLS connection, which cannot be passed to another process.
     pub(crate) secured: Option<Box<Secured>>,
-    /// The number of the worker that counts the connection as its own.
+    /// The number of the worker in whose number of connections this connection is included.
     pub(crate) counted: usize,
 }
 
@@ -50,7 +50,7 @@ struct Place {
     shelved: Door<Option<Shelved>>,
 }
 
-/// State of an empty place.
+/// Value of a place's state while the place is empty.
 const FREE: u64 = 0;
 /// State of a place that a thread fills or empties.
 const BUSY: u64 = 1;
@@ -107,8 +107,8 @@ impl Rack {
 }
 
 impl Place {
-    /// Puts `shelved` into the place and returns what was there. Only the thread that has claimed
-    /// the place may call this.
+    /// Stores `shelved` in the place and returns the previous content. Only the thread that has
+    /// claimed the place may call this function.
     fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
         let before = self.shelved.try_enter(|here| std::mem::replace(here, shelved));
         before.expect("a claimed place is one thread's")

@@ -40,8 +40,8 @@ pub trait Reactor: Sized {
 #[derive(Debug)]
 pub struct Bell {
     pub(crate) fd: OwnedFd,
-    /// `true` if the descriptor stays readable until it is read; otherwise it is readable while
-    /// there are events.
+    /// `true` for a descriptor that stays readable until the holder reads it (an eventfd); `false`
+    /// for a descriptor that is readable while the reactor has events.
     pub(crate) is_counter: bool,
 }
 
@@ -74,7 +74,7 @@ pub trait Network: Dial + Transport + Sized {
     /// time leaves the sockets to another process, so that connections over packets end.
     fn hold(&mut self, is_held: bool);
 
-    /// Refuses new connections of a listener if `refuses`, or accepts them again.
+    /// Refuses new connections at a listener if `refuses`, or accepts them again otherwise.
     fn refuse(&mut self, id: ListenerId, refuses: bool);
 
     /// Returns whether a listener may still yield a connection.

@@ -1,4 +1,4 @@
-//! The io_uring of one thread, shared by its sockets and devices.
+//! The io_uring instance of one thread, shared by the thread's sockets and devices.
 
 // UNSAFETY: submission entries carry raw pointers; `push` passes on its caller's promise about them.
 #![allow(unsafe_code)]
@@ -19,20 +19,20 @@ use crate::{Arena, Error, Reactor, Waker, probe};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner(u8);
 
-/// Number of owners.
+/// Number of possible owners of completions on one ring.
 const OWNERS: usize = Owner::BEFORE_DEVICES + Owner::DEVICES_MAX;
 
 /// Completions that a ring holds. Memory for more than were ever there is not touched.
 pub(crate) const COMPLETIONS_MAX: usize = 16_384;
 
 impl Owner {
-    /// Devices that one ring serves.
+    /// Maximum number of devices on one ring.
     pub const DEVICES_MAX: usize = contract::DEVICES_MAX;
 
     /// The number of owners before the sockets: the ring itself, whose completions have the number
     /// 0.
     const BEFORE_SOCKETS: usize = 1;
-    /// The sockets.
+    /// The owner of completions of stream sockets.
     pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
     /// The first lane of packets.
     pub(crate) const PACKETS: Owner = Owner::lane(0);
@@ -63,7 +63,7 @@ impl Owner {
     }
 }
 
-/// A completion, as its owner sees it.
+/// A completion queue entry, delivered to the owner of the operation.
 #[derive(Clone, Copy, Debug)]
 pub struct RingEvent {
     /// The low 56 bits of the entry's user data.
@@ -76,7 +76,8 @@ pub struct RingEvent {
 
 const DATA_BITS: u32 = 56;
 
-/// A descriptor whose events end a park, and tell nothing else.
+/// A file descriptor whose readiness ends a wait of the thread in the kernel. The readiness is not
+/// reported otherwise.
 struct Watch {
     fd: i32,
     /// The ring has an entry that watches.
@@ -101,11 +102,13 @@ struct Inner {
     inboxes: [Vec<RingEvent>; OWNERS],
     waker_armed: bool,
     watch: Option<Watch>,
-    /// An event loop waits for a descriptor of the ring's, so that no park tells when to watch.
+    /// `true` if an external event loop waits for one of the ring's descriptors, so that the ring
+    /// must watch its descriptor all the time and not only while the thread parks.
     has_bell: bool,
     /// The address range of the registered memory; empty if none is registered.
     registered: std::ops::Range<usize>,
-    /// The index of the first device among the registered files, once there is a table of them.
+    /// The index of the first device's file among the registered files; `None` before the table of
+    /// registered files exists.
     device_files: Option<u32>,
     /// The number of the process that made the ring. A forked child shares the ring's queues.
     process: u32,
@@ -165,8 +168,8 @@ impl Ring {
         self.inner.borrow_mut().push(&entry);
     }
 
-    /// Makes room for so many completions of `owner`, so that none allocates when it comes. Sockets and
-    /// packets have theirs.
+    /// Reserves memory for up to `most` completions of `owner` in its inbox, so that none of them
+    /// allocates on arrival. The inboxes of sockets and packets are reserved with the ring.
     pub(crate) fn expect(&self, owner: Owner, most: usize) {
         self.inner.borrow_mut().inboxes[owner.index()].reserve(most);
     }
@@ -322,7 +325,8 @@ impl Inner {
         }
     }
 
-    /// Begins to watch the descriptor, if it has no event yet; otherwise the next park ends at once.
+    /// Starts to poll the watched descriptor, if no event of it is pending. If one is pending, the
+    /// next wait of the thread ends at once.
     fn arm_watch(&mut self) {
         if let Some(watch) = &mut self.watch
             && !std::mem::replace(&mut watch.is_armed, true)

@@ -32,7 +32,8 @@ pub(crate) struct SendBlock {
     stage: [u8; STAGE_BYTES],
     /// Bytes of the stage that are in use: `staged ≤ STAGE_BYTES`.
     staged: usize,
-    /// `true` if the last piece is the end of the stage, so that the next head may extend it.
+    /// `true` if the last piece of the vector points to the end of the stage, so that the next
+    /// frame's head may extend this piece.
     open: bool,
     /// Total bytes of the pieces.
     pub(crate) bytes: usize,
@@ -72,7 +73,7 @@ impl SendBlock {
         self.append_rest(frame, 0)
     }
 
-    /// Appends the rest of a frame whose first `gone` bytes were sent already, as
+    /// Appends the unsent bytes of a frame, of which the first `gone` bytes were sent already, as
     /// [`append`](SendBlock::append) does.
     #[inline(always)]
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
@@ -117,8 +118,8 @@ impl SendBlock {
         Ok(())
     }
 
-    /// Returns the number of bytes of frames that the vector carries, without what sealing has
-    /// added.
+    /// Returns the number of bytes of unencrypted frames that the vector carries, without the
+    /// overhead of TLS records.
     pub(crate) fn plain(&self) -> usize {
         match &self.sealed {
             Some(sealed) if self.is_sealed => sealed.plain,

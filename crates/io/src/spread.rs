@@ -23,7 +23,8 @@ const LANDING_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
-    /// The desk of the hand-over thread, which takes sockets from the rack for another process.
+    /// The queue of the hand-over thread, which takes the sockets of connections that leave for
+    /// another process.
     hand_over: Desk,
     /// The workers that get new connections: bit `n` stands for worker `n`.
     open_to: AtomicU64,
@@ -31,7 +32,7 @@ pub struct Spread {
     /// up to which new ones are let in (`connections_max`).
     total: AtomicUsize,
     connections_max: AtomicUsize,
-    /// Sockets on their way between two workers or processes, by their tickets.
+    /// The sockets of connections that are moving between two workers or processes, by ticket.
     rack: Rack,
 }
 
@@ -41,11 +42,12 @@ struct Desk {
     connections: AtomicUsize,
     /// `true` if connections have arrived. Saves the worker a look at the queue in every turn.
     has_arrivals: AtomicBool,
-    /// The queue of the worker's arrivals and its waker, once its thread runs.
+    /// The sending end of the queue of new connections for the worker, and the worker's waker;
+    /// empty until the worker's thread runs.
     reach: OnceLock<(Sender<Arrival>, Waker)>,
 }
 
-/// A connection on its way to its worker.
+/// A connection that was accepted and is on its way to the worker that will serve it.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
@@ -119,8 +121,8 @@ impl Spread {
         Some(self.least_loaded())
     }
 
-    /// Counts a connection that comes from another process, which has admitted it. Returns its
-    /// worker's number.
+    /// Counts a connection that another process passes on, and returns the number of the worker
+    /// that gets the connection.
     fn place(&self) -> usize {
         self.total.fetch_add(1, Ordering::Relaxed);
         self.least_loaded()
@@ -142,7 +144,8 @@ impl Spread {
         worker
     }
 
-    /// Sends a connection to `worker`, for which it was counted.
+    /// Sends a connection to `worker`. The connection must already be included in that worker's
+    /// number of connections.
     pub(crate) fn hand_over(&self, worker: usize, arrival: Arrival) {
         let desk = &self.workers[worker];
         let (arrivals, waker) =
@@ -195,14 +198,14 @@ impl Spread {
         Ok((ticket, worker))
     }
 
-    /// Closes the socket of a connection that the hand-over thread had and that now belongs to
-    /// another process.
+    /// Closes this process's descriptor of a connection that now belongs to another process.
     pub fn let_go(&self, shelved: Shelved) {
         drop(shelved);
         self.gone(self.hand_over_number());
     }
 
-    /// Takes a socket for which no worker has room off the rack and closes it.
+    /// Removes the socket with this ticket from the rack and closes it, because no worker has room
+    /// for the connection.
     pub fn discard(&self, ticket: Ticket) {
         if let Some(shelved) = self.rack.take(ticket) {
             self.gone(shelved.counted);

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Maximum number of attempts to bind a port that is in use, `PAUSE` apart: about four seconds.
 const TRIES: u32 = 200;
 
-/// Number of attempts after which a port is given up if a process has it: each time that so many
-/// have failed, the processes are looked at.
+/// Number of failed attempts to bind a port after which the system is searched for a process that
+/// has the port. If there is one, binding fails.
 const TRIES_IF_HELD: u32 = 50;
 
 const PAUSE: Duration = Duration::from_millis(20);

@@ -30,9 +30,10 @@ const PAUSE_AFTER_DEATH: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: UnixPath,
-    /// Device and inode, so that a file put there by others meanwhile is kept.
+    /// The device and inode numbers of the file, by which a file that another program has put at
+    /// the same path is recognized and kept.
     identity: (u64, u64),
-    /// `true` if another process has the socket, so that its file stays.
+    /// `true` if another process uses the socket, so that the socket's file must not be removed.
     stays: Arc<AtomicBool>,
 }
 

@@ -38,7 +38,7 @@ impl Waker {
         })
     }
 
-    /// Ends the worker's present wait, or its next if it does not wait.
+    /// Ends the worker's present wait in the kernel, or its next one if the worker is running.
     pub fn wake(&self) {
         if !self.shared.pending.swap(true, Ordering::AcqRel) {
             // The counter cannot overflow: it is written at most once between two reads.

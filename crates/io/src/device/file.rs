@@ -63,8 +63,8 @@ pub(super) struct Shared {
     pub(super) journal: Option<Journal>,
     /// The methods of zeroing that the file refused, as a set of bits, so that each is tried once.
     pub(super) refused_zeroing: AtomicU8,
-    /// `true` if the file has refused synchronous writes, so that each write needs a sync of its
-    /// own.
+    /// `true` if the file has refused writes with `RWF_DSYNC`, so that each durable write needs an
+    /// `fdatasync` of its own.
     pub(super) refused_dsync: AtomicBool,
 }
 
@@ -142,7 +142,8 @@ impl FileVolume {
         FileVolume::of(path, size, options, opened, Vec::new())
     }
 
-    /// Returns the descriptors that another process needs to [adopt](FileVolume::adopt) the volume.
+    /// Returns the descriptors that another process needs to [adopt](FileVolume::adopt) the volume:
+    /// of the file and of its journal, if it has one.
     ///
     /// # Errors
     /// Fails if a record of the journal could not be cleared. The first start that finds the record

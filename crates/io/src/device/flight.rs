@@ -26,7 +26,7 @@ pub(super) struct Zeroes(pub(super) [u8; 64 << 10]);
 
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The slot by which the request's sender knows it.
+    /// The slot that identifies the request to the worker that submitted it.
     pub(super) slot: Slot,
     pub(super) command: Command,
     pub(super) buf: Option<Buf>,
@@ -76,13 +76,13 @@ enum Record {
 enum Zeroing {
     /// Deallocating the space (`FALLOC_FL_PUNCH_HOLE`).
     Punch = 1,
-    /// Letting the file system zero it (`FALLOC_FL_ZERO_RANGE`).
+    /// Zeroing by the file system, which may keep the space allocated (`FALLOC_FL_ZERO_RANGE`).
     ZeroRange = 2,
     /// Writing zeroes. Never refused.
     Write = 4,
 }
 
-/// A system call, and the file that it uses.
+/// A system call to make for a request, with the file that the call is made on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) target: Target,
@@ -109,7 +109,7 @@ pub(super) enum Operation {
     WriteZeroes { offset: u64, bytes: usize },
     /// Calls `fallocate(2)` on `bytes` bytes.
     Allocate { mode: FallocateFlags, offset: u64, bytes: u64 },
-    /// Calls `fdatasync(2)`.
+    /// Makes the file's data durable with `fdatasync(2)`.
     Sync,
 }
 
@@ -400,8 +400,8 @@ impl Shared {
         self.journal.as_ref().expect("only a volume with a journal takes large atomic writes")
     }
 
-    /// Returns whether writes are refused, because a restart would overwrite them with an older
-    /// record.
+    /// Returns `true` if the file refuses further writes, because a restart would overwrite them
+    /// with an older record of the journal.
     pub(super) fn is_broken(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.broken.load(Ordering::Relaxed))
     }

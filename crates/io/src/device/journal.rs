@@ -48,7 +48,7 @@ pub(super) struct Journal {
     pub(super) broken: AtomicBool,
 }
 
-/// The right to use one slot, with the memory of its header.
+/// The exclusive right to use one slot of the journal, with a buffer for the slot's header.
 #[derive(Debug)]
 pub(super) struct JournalSlot {
     index: usize,
@@ -61,7 +61,7 @@ impl JournalSlot {
         offset_of(self.index)
     }
 
-    /// Clears the header, so that it describes no record.
+    /// Clears the header in memory, so that it describes no record of the journal.
     pub(super) fn clear(&mut self) {
         self.header.zero_prefix(HEADER_BYTES);
     }
@@ -92,8 +92,8 @@ impl Place {
         self.is_free.store(true, Ordering::Release);
     }
 
-    /// Puts `slot` into the place and returns what was there. Only the thread that has taken the
-    /// slot may call this.
+    /// Stores `slot` in the place and returns the previous content. Only the thread that has taken
+    /// the slot may call this function.
     fn exchange(&self, slot: Option<JournalSlot>) -> Option<JournalSlot> {
         let before = self.slot.try_enter(|here| std::mem::replace(here, slot));
         before.expect("a slot is one thread's")

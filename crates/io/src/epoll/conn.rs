@@ -23,8 +23,8 @@ pub struct EpollPlace {
     pub(super) is_in_line: bool,
     /// Bytes of the first queued frame that the kernel has taken.
     pub(super) taken: usize,
-    /// Sealed records that the kernel has not taken whole, and the number of bytes taken. The
-    /// frames in them are still queued.
+    /// The sealed TLS records that the kernel has accepted only in part, and the number of accepted
+    /// bytes; `None` if there are none. The frames in the records are still queued.
     pub(super) sealed: Option<(Box<SendBlock>, usize)>,
 }
 

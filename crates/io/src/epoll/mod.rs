@@ -120,8 +120,8 @@ impl Epoll {
         }
     }
 
-    /// Seals a TLS connection's queued frames and sends the records, after the rest of those that
-    /// were sealed before.
+    /// Seals a TLS connection's queued frames, and sends the resulting records after the remainder
+    /// of records that were sealed before.
     fn flush_sealed(&mut self, table: &mut Table, index: u32) {
         let (block, mut taken) = match table[index].kernel.sealed.take() {
             Some(begun) => begun,

@@ -12,7 +12,8 @@ use super::token::Token;
 use crate::reactor::Bell;
 use crate::{Error, Reactor, Waker};
 
-/// Maximum number of events that one wait takes; the others come with the next.
+/// Maximum number of events that one `epoll_wait` returns; the remaining events are returned by the
+/// next one.
 const EVENTS_MAX: usize = 1024;
 
 /// The watched events of a stream: all that it has, so that one call is enough. They are reported

@@ -23,8 +23,8 @@ pub(super) struct Receiver {
     receive_buffers: usize,
     /// Indices of readable connections, in the order in which they became readable.
     line: VecDeque<u32>,
-    /// Indices of connections that receive no more in this turn, as their bounded receives have
-    /// ended.
+    /// Indices of connections that receive no more in this turn, because they have received as many
+    /// bytes as they may read ahead.
     resting: Vec<u32>,
 }
 
@@ -45,13 +45,14 @@ impl Receiver {
         self.bufs.push(buf);
     }
 
-    /// Returns whether a connection waits in line to be received from and there is a buffer for it.
+    /// Returns `true` if a readable connection waits to be received from and a receive buffer is
+    /// free.
     pub(super) fn has_work(&self) -> bool {
         !self.line.is_empty() && !self.bufs.is_empty()
     }
 
-    /// Puts the connection into the line of connections to receive from, if it is readable and not
-    /// there.
+    /// Appends a readable connection to the queue of connections to receive from, unless it is
+    /// queued already.
     pub(super) fn line_up(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
         if wants_receive(conn) && !std::mem::replace(&mut conn.kernel.is_in_line, true) {
@@ -185,7 +186,8 @@ fn received_nothing(table: &mut Table, index: u32, why: Option<Errno>) -> Option
     None
 }
 
-/// Returns the connection's buffer for a payload to the caller, by an event, if it has one.
+/// Returns the buffer that the connection was to receive a payload into, by an event, if the
+/// connection has such a buffer.
 pub(super) fn release_target(table: &mut Table, index: u32) {
     let conn = table.id(index);
     if let Some(target) = table[index].kernel.target.take() {

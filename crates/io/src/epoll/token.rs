@@ -6,11 +6,12 @@ use rustix::event::epoll::EventData;
 /// The descriptor that an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// The thread's waker.
+    /// The event is of the thread's waker.
     Waker,
     /// The listener with this index among the worker's listeners.
     Listener(u32),
-    /// A connection, whose generation distinguishes it from earlier ones in its place.
+    /// The event is of this connection, whose generation distinguishes it from earlier connections
+    /// in the same place.
     Conn(ConnId),
 }
 

@@ -21,7 +21,8 @@ use crate::{Owner, Ring, RingEvent};
 /// Number of the first bytes of a message that do not lie in its buffer: the headers of a write.
 pub const HEAD_BYTES: usize = 80;
 
-/// Bytes of the smallest buffer that takes the rest of any message: the data of the largest write.
+/// Size in bytes of a buffer that holds the data of the largest write, and so the body of any
+/// message.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of the longest head of a reply.

@@ -87,7 +87,7 @@ pub trait Receive {
     /// received from before.
     fn stop(&mut self, table: &mut Table<Self::Place>, index: u32, was_read: bool);
 
-    /// Receives again from connections that waited for the end of the turn.
+    /// Resumes receives of connections that were paused until the end of the turn.
     fn end_turn(&mut self, table: &mut Table<Self::Place>);
 }
 

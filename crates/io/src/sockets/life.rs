@@ -141,7 +141,7 @@ pub(crate) trait Life: Kernel {
 
 impl<K: Kernel> Life for K {}
 
-/// Sends the closing alert of TLS, if the socket takes it now.
+/// Sends the `close_notify` alert of TLS, if the socket can send without waiting.
 fn say_farewell<P: Place>(table: &mut Table<P>, index: u32) {
     let farewell = table[index].secured.as_mut().and_then(|secured| secured.farewell());
     if let Some(record) = farewell {
@@ -150,7 +150,8 @@ fn say_farewell<P: Place>(table: &mut Table<P>, index: u32) {
     }
 }
 
-/// Shuts the sending side, so that the peer sees the end. A dead peer shows in the receive.
+/// Shuts down the sending direction of the socket, so that the peer reads the end of the stream. An
+/// error of the peer's host shows in the receive.
 pub(crate) fn shut_sending<P: Place>(table: &Table<P>, index: u32) {
     let _ = rustix::net::shutdown(table[index].socket(), Shutdown::Write);
 }

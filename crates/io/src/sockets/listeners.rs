@@ -24,8 +24,8 @@ pub(crate) struct Listening {
 #[derive(Debug, Default)]
 pub struct Listeners {
     pub(crate) all: Vec<Listening>,
-    /// The time at which to accept again, after an accept failed or the kernel ended it; `None` if
-    /// there is no need.
+    /// The time of the next attempt to accept, after an accept failed or the kernel ended a
+    /// multishot accept; `None` if accepting goes on.
     pub(crate) again: Option<Instant>,
     /// `true` while the worker accepts no connections.
     pub(crate) is_held: bool,

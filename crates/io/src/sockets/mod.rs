@@ -37,7 +37,8 @@ use crate::{
     Endpoint, Error, Listener, Network, Reactor, SocketsConfig, Spread, TcpOptions, Waker,
 };
 
-/// The time that the peer of a finished connection has to close its side.
+/// The time that the peer of a finished connection has to close its end, before the connection is
+/// cut.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
 /// The pause after an accept that failed (no descriptors, say).

@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Phase {
     /// The kernel connects. The result of the connect ends the state.
     Dialling,
-    /// Another thread does the TLS handshake, whose result ends the state.
+    /// Another thread does the TLS handshake. The end of the handshake ends the state.
     Greeting,
     /// The connection sends and receives.
     Open,
@@ -34,7 +34,7 @@ pub(crate) enum Phase {
 /// The flow of a connection's incoming bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// Bytes are received as they come.
+    /// Bytes are received as soon as they arrive.
     Reading,
     /// Back-pressure: no bytes are received, but the connection's end is noticed.
     Paused,
@@ -68,7 +68,8 @@ pub struct Conn<P> {
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) phase: Phase,
     pub(crate) flow: Flow,
-    /// `true` if the connection was dialled, and so is not counted among accepted ones.
+    /// `true` if this process opened the connection, which therefore is not included in the number
+    /// of accepted connections.
     pub(crate) is_dialled: bool,
     /// `true` if the place is in the table's list `ready` of connections to send on.
     pub(crate) is_ready: bool,
@@ -124,7 +125,8 @@ impl<P: Place> Conn<P> {
         self.socket.as_ref().expect("an occupied place has a socket")
     }
 
-    /// Makes the place ready for another connection, whose identifier has the next generation.
+    /// Frees the place in the table for a next connection, whose identifier has the next
+    /// generation.
     fn vacate(&mut self) {
         debug_assert!(self.secured.is_none(), "its keys have been taken");
         assert!(self.queue.is_empty(), "frames of a closed connection are returned");
@@ -187,8 +189,8 @@ impl<P: Place> Table<P> {
         self.free.is_empty() && self.conns.len() == self.connections_max
     }
 
-    /// Takes a vacant place and returns its index; `None` if there is none. The caller occupies the
-    /// place or gives it back.
+    /// Takes a vacant place and returns its index; `None` if there is none. The caller must put a
+    /// connection into the place or call `give_back`.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             return Some(index);
@@ -200,7 +202,7 @@ impl<P: Place> Table<P> {
         Some(self.conns.len() as u32 - 1)
     }
 
-    /// Makes a reserved place vacant again.
+    /// Makes a place vacant again that was reserved but not used.
     pub(crate) fn give_back(&mut self, index: u32) {
         self.free.push(index);
     }
@@ -236,13 +238,13 @@ impl<P: Place> Table<P> {
         ConnId { index, generation: self[index].generation }
     }
 
-    /// Returns the connection with this identifier, unless it is gone.
+    /// Returns the connection with this identifier; `None` if it was closed.
     pub(crate) fn find(&self, id: ConnId) -> Option<&Conn<P>> {
         let found = self.conns.get(id.index as usize)?;
         (found.generation == id.generation && found.socket.is_some()).then_some(found)
     }
 
-    /// Returns the connection with this identifier to change it, unless it is gone.
+    /// Returns the connection with this identifier for changes; `None` if it was closed.
     pub(crate) fn find_mut(&mut self, id: ConnId) -> Option<&mut Conn<P>> {
         let found = self.conns.get_mut(id.index as usize)?;
         (found.generation == id.generation && found.socket.is_some()).then_some(found)

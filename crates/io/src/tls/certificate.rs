@@ -39,7 +39,8 @@ pub struct ServerTls {
     /// Creates preludes; `None` if the protocol does not begin in the clear.
     prelude: Option<PreludeOf>,
     proof: Proof,
-    /// `true` while the listener is drained, and once it is closed: handshakes that end are refused.
+    /// `true` while the listener is drained, and once it is closed: connections are refused when
+    /// their handshakes end.
     is_shut: AtomicBool,
     porter: Porter,
 }
@@ -160,7 +161,7 @@ impl ServerTls {
         self.policy
     }
 
-    /// Returns the part of a new connection before its TLS handshake.
+    /// Returns the exchange that precedes the TLS handshake of a new connection.
     pub(super) fn before(&self) -> Before {
         match (self.prelude, self.policy) {
             (Some(prelude), policy) => Before::Prelude(prelude(policy)),

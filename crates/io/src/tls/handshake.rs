@@ -41,7 +41,7 @@ pub(super) enum Side {
     Psk(Box<PskHandshake>),
 }
 
-/// The part of a connection before its handshake.
+/// The exchange that precedes a TLS handshake on a connection.
 pub(super) enum Before {
     /// The handshake begins at once.
     Nothing,
@@ -74,7 +74,8 @@ pub(super) enum Step {
     Done,
 }
 
-/// A TLS handshake on a nonblocking socket, with the part of the connection before it.
+/// A TLS handshake on a nonblocking socket, with the unencrypted exchange that precedes the
+/// handshake.
 pub(super) struct Handshake {
     pub(super) socket: OwnedFd,
     side: Side,
@@ -246,7 +247,8 @@ impl Handshake {
         heard
     }
 
-    /// Returns the peer's first byte without taking it from the socket; `None` if it has not come.
+    /// Peeks at the peer's first byte and leaves it in the socket; returns `None` if no byte has
+    /// arrived.
     fn look(&self) -> Result<Option<u8>, Insecurity> {
         let mut first = [0];
         match recv(&self.socket, &mut first, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -340,7 +342,8 @@ impl Handshake {
     }
 }
 
-/// Returns whether these bytes cannot begin a record, even if its header is incomplete.
+/// Returns `true` if these bytes cannot begin a TLS record, even if the record's header is
+/// incomplete.
 fn is_plain_start(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|kind| !RECORD_TYPES.contains(kind))
 }

@@ -50,7 +50,8 @@ pub(crate) struct Taken {
     pub(crate) joined: Option<(Buf, usize)>,
     /// The receive buffer with the data of whole records, and its length.
     pub(crate) opened: Option<(Buf, usize)>,
-    /// The receive buffer, if it has no data for the session and was not exchanged for a lent one.
+    /// The receive buffer, to be reused, if it holds no data for the session; `None` if it holds
+    /// data or was exchanged for another buffer.
     pub(crate) spent: Option<Buf>,
     /// `true` if the peer sends no more data.
     pub(crate) is_closed: bool,

@@ -1,4 +1,5 @@
-//! The key of one direction of a connection, which seals or opens records in place.
+//! The traffic key of one direction of a TLS connection, which seals (encrypts) or opens (decrypts)
+//! records in place.
 
 use contract::Insecurity;
 use ring::aead::{
@@ -25,7 +26,7 @@ pub(super) const RECORD_MAX: usize = HEADER + SEALED_MAX;
 /// The visible type of every record after the handshake.
 const APPLICATION_DATA: u8 = 23;
 
-/// The type of a record's content, which is encrypted with it.
+/// The content type of a TLS record, which is encrypted together with the record's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Content {
@@ -38,7 +39,8 @@ pub(super) enum Content {
 /// of full size.
 const RECORDS_MAX: u64 = 1 << 23;
 
-/// The key of one direction of a connection, and the number of its next record.
+/// The traffic key of one direction of a TLS connection, and the sequence number of the next
+/// record.
 pub(super) struct Key {
     key: LessSafeKey,
     iv: [u8; 12],
@@ -139,7 +141,7 @@ impl Key {
     }
 }
 
-/// Returns the header of a record with `sealed` bytes behind it.
+/// Returns the header of a TLS record whose encrypted body has `sealed` bytes.
 fn header_of(sealed: usize) -> [u8; HEADER] {
     let [high, low] = (sealed as u16).to_be_bytes();
     [APPLICATION_DATA, 3, 3, high, low]

@@ -39,7 +39,7 @@ struct Counts {
     waiting: usize,
 }
 
-/// A connection in the line, or one that leaves it.
+/// A connection that waits for its TLS handshake to begin, or that has just left the waiting line.
 pub(super) struct Waiting<T> {
     /// The address to which the connection is charged; `None` if it is not limited.
     pub(super) origin: Option<Origin>,

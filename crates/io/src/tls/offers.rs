@@ -1,5 +1,5 @@
-//! The knowledge of both ends of a handshake with pre-shared keys, and its results: the keys, those
-//! that the client offers, and the secrets of the connection.
+//! The pre-shared keys that each end of a TLS handshake knows, the keys that a client offers, and
+//! the resulting traffic secrets of the connection.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use contract::{Insecurity, Psk, PskBook, PskHash};
 /// Maximum number of identities of a hello that are looked at.
 const IDENTITIES_MAX: usize = 8;
 
-/// The keys that an end knows.
+/// The pre-shared keys that one end of a handshake can use.
 #[derive(Clone, Default)]
 pub(super) enum Known {
-    /// No key.
+    /// No pre-shared key.
     #[default]
     Nothing,
     /// The keys of a server, before the hello of its client.
@@ -20,7 +20,7 @@ pub(super) enum Known {
     Meant {
         identity: Arc<[u8]>,
         psks: Arc<[Psk]>,
-        /// The place in `psks` of the key of this attempt.
+        /// The index in `psks` of the key that the present attempt uses.
         attempt: usize,
     },
     /// The key of a client.
@@ -65,7 +65,8 @@ impl Known {
         }
     }
 
-    /// Returns what is known in the attempt after this one; `None` if there is no other key.
+    /// Returns the keys for the next attempt of a server, which uses the next key with the client's
+    /// identity; `None` if there is no further key.
     pub(super) fn next(self) -> Option<Known> {
         match self {
             Known::Meant { identity, psks, attempt } if attempt + 1 < psks.len() => {
@@ -110,8 +111,8 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Keeps the secret of a line `LABEL RANDOM SECRET`, both in hexadecimal, if it is one of a
-    /// connection's directions.
+    /// Stores the secret of a key log line `LABEL RANDOM SECRET` (the latter two in hexadecimal),
+    /// if it is the traffic secret of one direction.
     pub(super) fn note(&mut self, line: &[u8]) {
         let mut words = line.split(|byte| *byte == b' ');
         let [Some(label), Some(_), Some(secret)] = std::array::from_fn(|_| words.next()) else {

@@ -161,17 +161,17 @@ impl Guest {
         }
     }
 
-    /// Returns the time from which the handshake's place may be given to another connection; `None`
-    /// if it may not, as the client has sent its whole hello or the connection was dialled.
+    /// Returns the time from which the handshake's slot may be given to another connection. Returns
+    /// `None` if the client has sent its whole hello, or if this end dialled the connection.
     fn may_go_at(&self) -> Option<Instant> {
         let is_idle =
             !self.handshake.has_answered && matches!(self.answer, Answer::Accepted { .. });
         is_idle.then(|| self.began + IDLE_MAX)
     }
 
-    /// Ends the handshake, for the reason `why`, so that another gets its place. A client that has
-    /// said nothing, where TLS is optional, goes on without TLS: clients over TLS speak first, and
-    /// at once.
+    /// Ends the handshake, for the reason `why`, so that a waiting connection can begin its own. A
+    /// client that has said nothing, where TLS is optional, goes on without TLS: clients over TLS
+    /// speak first, and at once.
     fn give_up(self, why: Insecurity) {
         let Guest { handshake, answer, .. } = self;
         match handshake.is_silent() {
@@ -422,7 +422,7 @@ impl Hall {
     }
 }
 
-/// The handshakes of the connections that a thread dials, done by another thread.
+/// The TLS handshakes of connections that a thread dials, carried out by a second thread.
 pub(crate) struct Greeter {
     tls: ClientTls,
     porter: Porter,

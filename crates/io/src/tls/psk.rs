@@ -52,15 +52,15 @@ impl PskSettings {
 pub(super) struct PskHandshake {
     context: Arc<Context>,
     talk: Talk,
-    /// The bytes of the other end, until this one has answered: with another key that the client
-    /// may mean, they are heard again.
+    /// The bytes received so far, kept until this end has answered. They are processed again if the
+    /// handshake is repeated with another key that has the same identity.
     hello: Vec<u8>,
     has_answered: bool,
 }
 
 impl PskHandshake {
-    /// Continues with the records in `incoming`, which it empties. Appends what is to be sent to
-    /// `outgoing`, and returns the next step.
+    /// Continues the handshake with the TLS records in `incoming`, and empties `incoming`. Appends
+    /// the bytes to send to `outgoing`, and returns the next step.
     pub(super) fn drive(
         &mut self,
         incoming: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! The secret of one direction of a connection, and the keys of records that are made of it (RFC
-//! 8446, sections 7.2 and 7.3).
+//! The traffic secret of one direction of a TLS connection, and the derivation of record keys from
+//! it (RFC 8446, sections 7.2 and 7.3).
 //!
 //! rustls does this for handshakes of its own; this module is for those of pre-shared keys.
 

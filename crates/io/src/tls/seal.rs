@@ -21,7 +21,7 @@ const STAGE_BYTES: usize = RECORDS * (CONTENT_MAX + OVERHEAD) + UPDATE;
 /// The sealed records of one send.
 pub(crate) struct Stage {
     bytes: Box<[u8]>,
-    /// Bytes of all records.
+    /// Length in bytes of all sealed records together.
     pub(crate) len: usize,
     /// Bytes of frames in the records.
     pub(crate) plain: usize,

@@ -1,4 +1,4 @@
-//! The state of one connection over TLS, once its handshake is done.
+//! The state of one TLS connection after its handshake.
 
 use contract::{Buf, Insecurity, TlsOpen};
 use rustls::client::ClientConnectionData;
@@ -75,7 +75,7 @@ fn made(derived: Result<(u64, ConnectionTrafficSecrets), Error>) -> Result<Key, 
 pub(super) enum Opened {
     /// Data for the session, with its length in bytes.
     Data(usize),
-    /// No data for the session.
+    /// The record holds no data for the session: it is a control message or empty.
     Nothing,
     /// The end of the peer's data.
     Closed,
@@ -91,9 +91,11 @@ pub(crate) struct Secured {
     pub(super) carried: usize,
     /// Bytes of the first queued frame that are sealed already.
     pub(super) gone: usize,
-    /// `true` if the peer has requested that this end replaces its sending key.
+    /// `true` if the peer has requested a key update, so that this end must replace its sending
+    /// key.
     pub(super) owes_update: bool,
-    /// The count of records without data, less those with data; at least zero.
+    /// The number of records without data received, less those with data; not below zero. Used to
+    /// end connections that send only empty records.
     idle: u8,
     /// Keeps the connection counted as one over TLS; `None` if this end dialled it.
     pub(super) counted: Option<TlsOpen>,

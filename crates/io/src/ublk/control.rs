@@ -16,7 +16,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{Error, probe};
 
-/// Returns `true` if the kernel's driver of such block devices, `ublk_drv`, is loaded.
+/// Returns `true` if `ublk_drv`, the kernel's driver of block devices served by programs, is
+/// loaded.
 pub fn is_there() -> bool {
     Path::new(CONTROL_PATH).exists()
 }

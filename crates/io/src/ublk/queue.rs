@@ -38,10 +38,11 @@ pub struct Arrival {
     pub need: Need,
 }
 
-/// The next need of a request.
+/// The step that a request of the kernel needs next.
 #[derive(Debug)]
 pub enum Need {
-    /// The request needs memory for the data of a write, by [`BlockQueue::ask`].
+    /// The request is a write, and needs a buffer for its data, to be supplied with
+    /// [`BlockQueue::ask`].
     Memory,
     /// The request is ready to be served. A write has its data in the buffer.
     Service(Option<Buf>),
@@ -71,7 +72,8 @@ pub struct BlockQueue {
     tags: Vec<Tag>,
     /// Number of tags that have not ended.
     open: usize,
-    /// Buffers of completed reads, until the kernel has taken the entries that refer to them.
+    /// Buffers of completed reads. They are reusable once the kernel has consumed the ring entries
+    /// that refer to them.
     leaving: Vec<Buf>,
     events: Vec<RingEvent>,
     /// The first error number with which the driver refused a command; `None` if it refused none.

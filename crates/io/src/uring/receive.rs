@@ -45,8 +45,8 @@ pub(super) struct Receiver {
     looks: Vec<Buf>,
     /// Indices of connections that wait for receive buffers, in order of arrival.
     starved: VecDeque<u32>,
-    /// Indices of connections that receive no more in this turn, as their bounded receives have
-    /// ended.
+    /// Indices of connections that receive no more in this turn, because they have received as many
+    /// bytes as they may read ahead.
     resting: Vec<u32>,
 }
 

@@ -16,7 +16,7 @@ const LIBRARY: &CStr = c"libssl.so.3";
 /// `OPENSSL_INIT_NO_ATEXIT`.
 const NO_ATEXIT: u64 = 1 << 19;
 
-/// Declares types of OpenSSL whose content is its own.
+/// Declares opaque types of OpenSSL, which are used only through pointers.
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident)*) => {
         $(
@@ -155,7 +155,7 @@ functions! {
     }
 }
 
-/// OpenSSL, as far as it is used.
+/// The functions of the OpenSSL library that this program uses, loaded at run time.
 pub(super) struct OpenSsl {
     pub(super) contexts: Contexts,
     pub(super) talks: Talks,

@@ -53,7 +53,8 @@ const ALERTS_FROM: u64 = 1000;
 /// The place of the handshake's data among the extra data of an `SSL`: that of applications.
 const DATA: c_int = 0;
 
-/// The settings of all handshakes of a listener, or of a client with one key.
+/// The OpenSSL settings (`SSL_CTX`) that all handshakes of a listener, or of a client with one key,
+/// share.
 pub(super) struct Context {
     lib: &'static OpenSsl,
     ctx: NonNull<SslCtx>,
@@ -202,7 +203,7 @@ impl Talk {
         }
     }
 
-    /// Passes bytes of the other end on.
+    /// Passes received bytes of the peer to OpenSSL.
     pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(), Insecurity> {
         let length = c_int::try_from(bytes.len()).map_err(|_| Insecurity::Misbehaved)?;
         // SAFETY: the queue is the SSL's, and the slice is valid.
@@ -236,7 +237,7 @@ impl Talk {
         }
     }
 
-    /// Appends the bytes for the other end to `to`.
+    /// Appends the bytes that OpenSSL wants to send to the peer to `to`.
     pub(super) fn say(&mut self, to: &mut Vec<u8>) {
         let mut piece = [0; PIECE_BYTES];
         loop {
@@ -252,7 +253,8 @@ impl Talk {
         }
     }
 
-    /// Takes what is known by now, for another attempt with the bytes that have come.
+    /// Takes the pre-shared keys out of the handshake, for another attempt with the same received
+    /// bytes.
     pub(super) fn known(&mut self) -> Known {
         self.inner(|inner| std::mem::take(&mut inner.known))
     }
@@ -340,7 +342,8 @@ extern "C" fn on_hello(ssl: *mut Ssl, alert: *mut c_int, _: *mut c_void) -> c_in
 /// The alert "unknown PSK identity".
 const UNKNOWN_PSK_IDENTITY: u8 = 115;
 
-/// Gives OpenSSL the key of an identity that the client offers, if it is the chosen one.
+/// Callback of a server: gives OpenSSL the key of an identity that the client offers, if that key
+/// was chosen.
 extern "C" fn on_find(
     ssl: *mut Ssl,
     identity: *const c_uchar,
@@ -360,7 +363,7 @@ extern "C" fn on_find(
     c_int::from(found.is_some())
 }
 
-/// Gives OpenSSL the client's own key with its identity.
+/// Callback of a client: gives OpenSSL the client's pre-shared key and its identity.
 extern "C" fn on_use(
     ssl: *mut Ssl,
     _: *const c_void,
