@@ -91,7 +91,7 @@ enum Body {
     Data { cookie: u64, at: usize, left: usize, is_last: bool },
     /// The text of an error, which is skipped.
     Text { cookie: u64, left: usize, is_last: bool },
-    /// Nothing: the reply has ended.
+    /// No more bytes of this reply: the reply to the request with this cookie is complete.
     End { cookie: u64 },
 }
 
@@ -132,7 +132,7 @@ pub enum ClientEvent<'a> {
 pub enum NbdRefusal {
     /// The server refused the export with this reply.
     Export(OptionReply),
-    /// The server broke the protocol, or does not speak it.
+    /// The server violated the NBD protocol, or is no NBD server, as the text describes.
     Protocol(&'static str),
 }
 
@@ -323,7 +323,7 @@ impl NbdClient {
         self.chunk(&head, kind, &whole).map(Some)
     }
 
-    /// Begins to read a simple reply, whose data, if there is any, comes next.
+    /// Begins to process a simple reply, whose data follows if the reply is to a successful read.
     fn simple(&mut self, reply: &SimpleReply) -> Result<(), NbdRefusal> {
         let (cookie, error) = (reply.cookie.get(), reply.error.get());
         let is_structured = self.found.is_structured;

@@ -56,7 +56,7 @@ enum Tls {
     Begun,
 }
 
-/// The next step of the negotiation, or the one that it waits for.
+/// The next step of the negotiation, or the event that the negotiation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The client's flags come next.

@@ -45,7 +45,7 @@ pub struct ServerPrelude {
 /// The client's message that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServerStage {
-    /// Nothing: the greeting is to be said.
+    /// No message of the client, because the server's greeting must be sent first.
     Greeting,
     /// The client's flags.
     Flags,
@@ -90,8 +90,8 @@ impl ServerPrelude {
         }
     }
 
-    /// Answers an option, after its data, if it has any (`is_bare` is `false`), has been skipped.
-    /// Returns how the connection continues; `None` if further options decide that.
+    /// Answers an option of the client. The option's data, if it has any (`is_bare` is `false`),
+    /// was skipped. Returns how the connection continues; `None` if further options decide that.
     fn answer(
         &mut self,
         kind: OptionKind,

@@ -70,7 +70,7 @@ pub(super) enum Source {
 /// The refusal of a write whose data has not arrived: the request's cookie and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// No write is refused.
+    /// No refused write waits for its reply.
     None,
     /// The refusal waits, since the write's data is still arriving.
     Held(Tag, u32),
@@ -179,7 +179,8 @@ impl NbdSession {
         Some(self.pass_on(tag, command, work))
     }
 
-    /// Returns the request for a command, whose payload follows if it has one.
+    /// Returns the event that passes a client's command on to the worker. The command's payload
+    /// follows if it has one.
     fn pass_on(&mut self, tag: Tag, command: Command, work: Work) -> Request {
         let payload_bytes = command.payload_bytes();
         self.payload = payload_bytes as u32;
@@ -558,7 +559,8 @@ impl Speaks for NbdSession {
 }
 
 impl Movable for NbdSession {
-    /// A negotiation stays at its worker, since it lasts only seconds.
+    /// A negotiation lasts only seconds, so a connection does not move to another worker during
+    /// one.
     fn moves_to(&self, _: u16) -> bool {
         self.handshake.is_none()
     }

@@ -97,8 +97,8 @@ pub enum Step {
     },
     /// The command is refused. A payload in its capsule is skipped, and none is asked for.
     Refused(Answer),
-    /// Another thread changes the fabric, and wakes the worker afterwards. Nothing has happened:
-    /// the submission has to be repeated then.
+    /// Another thread holds the lock of the fabric, and wakes the worker afterwards. The submission
+    /// had no effect and has to be repeated then.
     Busy,
 }
 
@@ -151,11 +151,11 @@ pub enum Outcome {
     /// The caller must [`Command::Discard`] the ranges of [`Queue::ranges`](super::Queue::ranges),
     /// each as a request of the namespace, and answer the command when all have ended.
     Discard(Io),
-    /// The command has ended, and its queue with it. The output goes to the host, then the answer,
-    /// then the connection is closed.
+    /// The command has ended, and so has its queue. The worker sends the command's output and then
+    /// the answer to the host, and closes the connection.
     Closing(Answer),
-    /// Another thread changes the fabric, and wakes the worker afterwards. Nothing has happened:
-    /// the command has to be repeated then.
+    /// Another thread holds the lock of the fabric, and wakes the worker afterwards. The command
+    /// had no effect and has to be repeated then.
     Busy,
 }
 
@@ -202,7 +202,7 @@ pub enum CloseReason {
     AdminGone,
     /// The host may no longer connect.
     HostRemoved,
-    /// The subsystem, or this path to it, was removed.
+    /// The subsystem was removed, or may no longer be reached through the port of this connection.
     SubsystemRemoved,
     /// The host did not authenticate.
     NotAuthenticated,

@@ -22,7 +22,8 @@ pub(super) struct Call<'a> {
     pub(super) now: Instant,
     /// The data for the host, which the command appends; empty at first.
     pub(super) out: &'a mut Vec<u8>,
-    /// Unpredictable bytes if [the command needs them](needs_chance); else zeroes.
+    /// Random bytes for commands that [need them](needs_chance), such as challenges of
+    /// authentication; zeroes for other commands.
     pub(super) chance: [u8; CHANCE_BYTES],
 }
 

@@ -1,8 +1,8 @@
-//! Namespaces that changed since their host last read them.
+//! For each controller, the namespaces that have changed since its host last read them.
 
 use alloc::collections::BTreeSet;
 
-/// The namespaces of a controller that changed since its host read them.
+/// The namespaces that have changed since the controller's host last read them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     /// Namespaces that changed since the host read the Changed Namespace List log.

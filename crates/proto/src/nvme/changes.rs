@@ -25,7 +25,7 @@ impl Fabric {
         })
     }
 
-    /// Removes a port, and keeps the controllers that were reached through it for as long as their
+    /// Removes a port. Controllers that hosts reached through the port stay for as long as their
     /// connections last.
     ///
     /// # Errors
@@ -132,7 +132,8 @@ impl Fabric {
         })
     }
 
-    /// Replaces the methods of hosts without own ones, from each one's next authentication on.
+    /// Replaces the authentication methods of hosts that have no methods of their own. A host is
+    /// affected from its next authentication on.
     pub fn set_methods(&self, methods: Methods) {
         self.with(|state| state.inventory.set_methods(methods));
     }

@@ -142,8 +142,8 @@ fn try_connect(
     Ok(made)
 }
 
-/// Returns `true` if the host still has the key that its connection has proven in the handshake of
-/// TLS, or if there was none: a key may have been replaced since.
+/// Returns `true` if the host still has the pre-shared key that its connection has proven in the
+/// TLS handshake, or if the connection has proven none.
 fn has_proven(state: &State, host: &Nqn, proven: Option<PskMark>) -> bool {
     proven.is_none_or(|mark| state.inventory.tls_keys(host).any(|key| key.mark() == mark))
 }

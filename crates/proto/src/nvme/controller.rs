@@ -67,7 +67,8 @@ pub(super) struct Controller {
     pub(super) changed: Changed,
     pub(super) notices: Notices,
     pub(super) created: Instant,
-    /// `true` if another process has received a copy of the controller, so that it must not change.
+    /// `true` if a copy of the controller was sent to another process, so that the controller must
+    /// not change until the hand-over ends.
     pub(super) is_exported: bool,
 }
 

@@ -175,8 +175,9 @@ impl Controllers {
         }
     }
 
-    /// Notes that the controllers of the set `hosts` know a removed namespace by this identifier,
-    /// until their hosts identify a new one. Called before they are told of the change.
+    /// Records that the controllers of the hosts in `hosts` know a removed namespace by this
+    /// identifier, until each host identifies a new one. To be called before the hosts are notified
+    /// of the change.
     pub(super) fn namespace_removed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
         for controller in self.all.values_mut() {
             let association = &controller.association;

@@ -55,7 +55,8 @@ struct Asked {
 /// The number of the worker that checks the timers of all controllers.
 const TIMER_WORKER: u16 = 0;
 
-/// The state of a fabric behind its door, and atomics that say whether to enter.
+/// The state of a fabric behind its lock, and atomics that tell whether a thread needs to take the
+/// lock.
 #[derive(Debug)]
 pub(super) struct Entrance {
     state: Door<State>,

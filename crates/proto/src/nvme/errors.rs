@@ -138,7 +138,8 @@ impl ErrorRing {
 }
 
 impl RingEntry {
-    /// Writes an error, unless a later one is in its place or another one is being written there.
+    /// Writes an error into this entry of the ring, unless the entry holds a later error or another
+    /// thread is writing it.
     fn write(&self, number: u64, fields: [u16; 4], lba: u64, nsid: u32) {
         let before = self.number.load(Ordering::Relaxed);
         let claim = || {

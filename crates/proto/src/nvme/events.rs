@@ -46,7 +46,7 @@ impl Events {
         at.map(|at| self.requests.remove(at)).is_some()
     }
 
-    /// Makes an event wait, unless the host has disabled it or it is masked.
+    /// Queues an event for the host, unless the host has disabled or masked events of this kind.
     pub(super) fn raise(&mut self, event: Event) {
         let wanted = match event {
             Event::NAMESPACE => self.wanted & notice::NAMESPACE != 0,

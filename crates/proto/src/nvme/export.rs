@@ -26,7 +26,7 @@ use super::state::State;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Held {
-    /// No commands wait.
+    /// No command waits for the other process.
     #[default]
     Nothing = 0,
     /// Commands that change reservations wait.
@@ -55,7 +55,8 @@ pub enum ExportError {
     Queues,
     /// The controller has more queues than can be handed over together.
     TooMany,
-    /// An action, such as an event to report, waits for one of the controller's connections.
+    /// An action, such as an event to report, has not reached the connection of the controller that
+    /// it is for.
     Mail,
     /// The host is authenticating on one of the controller's queues.
     Proof,
@@ -96,8 +97,8 @@ pub(super) fn export(
     Ok(exported(state, own, numbers))
 }
 
-/// Removes an exported controller from this process, and keeps it aside until it is forgotten or
-/// taken back.
+/// Removes a controller that was copied to another process from this one. Keeps the controller
+/// aside until the hand-over succeeds or is cancelled.
 ///
 /// # Errors
 /// Returns an [`ExportError`] if the controller has changed since it was exported.
@@ -128,8 +129,8 @@ pub(super) fn cancel(state: &mut State, cntlid: u16, now: Instant) {
     }
 }
 
-/// Checks that all queues of the controller have left their workers, under these numbers, and are
-/// at rest.
+/// Checks that all queues of the controller have left their workers and have no commands under way.
+/// `numbers` identifies the moving queues.
 fn check_ready(state: &mut State, cntlid: u16, numbers: &[u64]) -> Result<(), ExportError> {
     let State { controllers, migrations, mail, auth, reservations, .. } = state;
     let own = controllers.find_mut(cntlid).ok_or(ExportError::Gone)?;

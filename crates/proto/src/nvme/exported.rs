@@ -74,7 +74,7 @@ pub(super) struct ExportedQueue {
     pub(super) counts: Sum,
 }
 
-/// A controller as plain data, on its way to another process. Its instants are on the clock of the
+/// A controller as plain data, for transfer to another process. Its times are on the clock of the
 /// process that holds the value.
 #[derive(Clone)]
 pub struct ExportedController {

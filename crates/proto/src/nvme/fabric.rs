@@ -169,7 +169,7 @@ impl Fabric {
         Ok(done)
     }
 
-    /// Returns unpredictable bytes for a command that needs them, and zeroes otherwise.
+    /// Returns random bytes for a command that needs them, and zeroes for other commands.
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
         if call::needs_chance(entry) {

@@ -99,7 +99,7 @@ impl Features {
         kelvin >= over || kelvin <= under
     }
 
-    /// Sets a threshold of the composite temperature, as dword 11 of Set Features says it (Base
+    /// Sets a threshold of the composite temperature, as encoded in dword 11 of Set Features (Base
     /// 5.27.1.3).
     pub(super) fn set_temperature(&mut self, value: u32) -> Result<(), Status> {
         let (sensor, under) = (value >> 16 & 0xf, value >> 20 & 3);

@@ -62,8 +62,9 @@ impl Families {
     }
 }
 
-/// The requests that hosts started before they lost a right, until none of them is at a device.
-/// Only data-changing requests count, those of the hosts' current queues and of ended ones.
+/// The requests that hosts had started when they lost an access right. A withdrawal ends when none
+/// of these requests is at a device. Only data-changing requests count, those of the hosts' current
+/// queues and of ended ones.
 #[derive(Debug, Default)]
 pub struct Withdrawal {
     /// The fences of current queues, each with the epoch whose requests have to end; `None` while

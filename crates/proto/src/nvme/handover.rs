@@ -20,8 +20,8 @@ use crate::takeover::Unfit;
 
 /// The operations by which queues move between workers.
 impl Fabric {
-    /// Takes the moving queue of this number for `worker`, which then [tells the queue its
-    /// connection](Queue::settle). Returns `None` if there is no such queue.
+    /// Gives the moving queue with this number to `worker`, whose connection must then be set with
+    /// [`settle`](Queue::settle). Returns `None` if there is no such queue.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.
@@ -182,7 +182,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Counts the import of reservations as a change, so that they are stored.
+    /// Makes the program store imported reservations, as it does after a change of reservations.
     pub fn store_imported_reservations(&self) {
         self.with(|state| state.reservations.count_change());
     }

@@ -23,7 +23,8 @@ use super::migration::{DetachedQueue, moving_place};
 use super::record::{Kind, Made, Record};
 use super::state::State;
 
-/// The reason that a controller is not taken over, so that its host connects anew.
+/// The reason why a controller from another process is refused. The controller's host has to
+/// connect anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportError {
     /// The identifier is taken, or there are too many controllers.
@@ -32,7 +33,8 @@ pub enum ImportError {
     Subsystem,
     /// The host may not connect, or not without a key.
     Host,
-    /// The namespace of this identifier is a different one here, or has become smaller.
+    /// The namespace with this identifier is a different namespace in this process, or it has
+    /// become smaller.
     Namespace(u32),
     /// The queues exceed this fabric's limits in number or size.
     Queues,
@@ -101,7 +103,8 @@ fn check_disk(state: &State, exported: &ExportedController) -> Result<(), Import
     }
 }
 
-/// Makes an expected controller, whose queues have these numbers, part of the fabric.
+/// Adds an announced controller of another process to the fabric. `numbers` identifies the
+/// controller's moving queues.
 pub(super) fn import(
     state: &mut State,
     exported: ExportedController,

@@ -42,7 +42,8 @@ impl Attached {
         self.config.geometry.blocks >> self.shift()
     }
 
-    /// Returns log2 of the number of 512-byte blocks in one block as hosts see it.
+    /// Returns the base-2 logarithm of the number of 512-byte blocks in one logical block of the
+    /// namespace.
     pub(super) fn shift(&self) -> u8 {
         (self.config.block_bytes.trailing_zeros() - contract::BLOCK_BYTES.trailing_zeros()) as u8
     }
@@ -59,8 +60,8 @@ pub(super) struct Served {
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
-    /// The globally unique identifiers of all namespaces of the subsystem, none of which may be
-    /// given twice.
+    /// The globally unique identifiers (such as UUIDs) of all namespaces of the subsystem, each
+    /// used once.
     taken: BTreeSet<Name>,
     /// The state of an ANA group through a port, with the number of its changes. An absent group is
     /// optimized. Each group has its own count, so that a host learns nothing of groups that it
@@ -193,7 +194,8 @@ impl Inventory {
         self.hosts.get(nqn).is_some_and(|known| known.key.is_some())
     }
 
-    /// Returns the keys from which those of a host for TLS are derived, the current one first.
+    /// Returns the keys from which a host's pre-shared keys of TLS are derived, the current key
+    /// first.
     pub(super) fn tls_keys(&self, nqn: &Nqn) -> impl Iterator<Item = &TlsKey> {
         let known = self.hosts.get(nqn);
         known.into_iter().flat_map(|known| known.tls_key.iter().chain(&known.former_tls_key))
@@ -234,7 +236,7 @@ impl Inventory {
         self.subsystems.get_mut(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
     }
 
-    /// Adds a subsystem with its namespaces, or nothing of it.
+    /// Adds a subsystem with all of its namespaces, or changes nothing if any part is invalid.
     ///
     /// # Errors
     /// Returns a [`Refusal`] that names the invalid part of the subsystem.

@@ -1,4 +1,5 @@
-//! Actions of controllers, such as answers and closes, that wait until their worker fetches them.
+//! Actions for connections of controllers, such as answers and closes, that are queued until the
+//! connections' workers fetch them.
 
 use alloc::vec::Vec;
 

@@ -42,7 +42,8 @@ pub(super) struct Migrations {
     queues: BTreeMap<u64, DetachedQueue>,
     /// The last number that was given to a moving queue.
     begun: u64,
-    /// Controllers that were handed over, with their queues, until they are forgotten.
+    /// Controllers that were given to another process, with their queues, kept until that process
+    /// confirms or the hand-over is cancelled. The key is the controller identifier.
     handed_over: BTreeMap<u16, Released>,
     /// Controllers that may arrive, each with the numbers of its queues.
     expected: BTreeMap<u16, (ExportedController, Vec<u64>)>,
@@ -119,7 +120,8 @@ impl Migrations {
     }
 }
 
-/// Returns the place at which the actions of the moving queue of this number are kept.
+/// Returns the address under which actions for a moving queue are stored until the queue arrives at
+/// a worker.
 pub(super) fn moving_place(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
     Place { worker: NO_WORKER, conn, address }

@@ -88,7 +88,7 @@ impl fmt::Debug for Nqn {
     }
 }
 
-/// A host's identifier, the same on all its connections (Base 5.27.1.25).
+/// A host's 128-bit identifier, which the host uses on all of its connections (Base 5.27.1.25).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
 

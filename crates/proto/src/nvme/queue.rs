@@ -37,7 +37,8 @@ pub struct Queue {
     head: u16,
     /// A fused compare that waits for its write.
     first: Option<Io>,
-    /// The answer of a fused compare whose write did not come, until it is sent.
+    /// The answer to the first half of a fused compare and write whose second half did not come,
+    /// until the answer is sent; `None` otherwise.
     orphan: Option<Answer>,
     ranges: Vec<Range>,
     /// `true` once the queue is moving: dropping it then ends nothing.
@@ -87,9 +88,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Detaches the queue from this worker without ending it, because its connection moves to
-    /// another one. Returns the number by which it is [claimed](Fabric::claim) there. The queue must
-    /// be dropped then, which ends nothing.
+    /// Detaches the queue from this worker without ending it, because the queue's connection moves
+    /// to another worker. Returns the number by which it is [claimed](Fabric::claim) there. The
+    /// queue must be dropped then, which ends nothing.
     ///
     /// # Errors
     /// Returns [`Busy`] if another thread changes the fabric. Nothing has happened then.

@@ -18,7 +18,7 @@ use super::link::Link;
 pub enum Kind {
     /// An I/O controller, which gives a host access to namespaces.
     Io,
-    /// A discovery controller, which tells a host the subsystems that it may connect to.
+    /// A discovery controller, which lists for a host the subsystems that the host may connect to.
     Discovery,
 }
 
@@ -30,14 +30,16 @@ pub(super) struct Association {
     pub(super) port: PortId,
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
-    /// `true` if the controller was created over TLS, so that its queues need it.
+    /// `true` if the controller was created over a TLS connection, so that the connections of its
+    /// other queues must use TLS, too.
     pub(super) is_secured: bool,
 }
 
 /// The counts of a queue, shared with its controller's record.
 pub(super) type SharedCounts = Arc<Counts>;
 
-/// The parameters of a created queue, and the state that it shares with its controller.
+/// The parameters of a queue as it was created, and the state that the queue shares with its
+/// controller.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) link: Arc<Link>,
@@ -51,8 +53,8 @@ pub(super) struct Made {
     pub(super) flow_control: bool,
     /// `true` if the host has authenticated or need not.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended while another thread was inside the fabric's door, so that its
-    /// controller does not know yet.
+    /// `true` if the queue ended while another thread held the fabric's lock, so that the
+    /// controller has not removed the queue's record yet.
     pub(super) has_left: Arc<AtomicBool>,
 }
 
@@ -91,7 +93,7 @@ pub(super) struct Waiting {
     pub(super) room: usize,
 }
 
-/// The controller's record of one of its queues, with its place, its authentication and its counts.
+/// A controller's record of one of its queues: the queue's address, authentication and counters.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) place: Place,

@@ -31,8 +31,8 @@ pub(super) struct Reservations {
     all: BTreeMap<NamespaceId, Reservation>,
     /// The number of changes of reservations since the fabric was created.
     changes: u64,
-    /// `true` if the program stores persistent reservations, so that answers to their changes wait
-    /// for it.
+    /// `true` if the program stores persistent reservations, so that a command that changes one is
+    /// answered after the change is stored.
     is_stored: bool,
     /// Commands that changed a reservation and wait for their answer. A command is answered once
     /// its change is stored (if it persists) and no request that it forbids is at a device. A queue
@@ -126,7 +126,8 @@ impl Reservations {
         waits
     }
 
-    /// Answers the commands whose change need not be stored any more and whose withdrawal is over.
+    /// Answers the commands whose changes are stored, or need no storing, and for which no
+    /// preempted request is at a device any more.
     pub(super) fn settle(&mut self, mail: &mut Mail) {
         self.unanswered.retain_mut(|one| {
             let is_settled = one.withdrawal.is_over() && one.change.is_none();

@@ -125,8 +125,8 @@ impl State {
         }
     }
 
-    /// Ends controllers in subsystems that require a key, if their host has no key or had none when
-    /// it connected. Such a host may be anybody.
+    /// Ends controllers in subsystems that require authentication, if their host has no key, or had
+    /// none when it connected.
     pub(super) fn end_strangers(&mut self) {
         let State { inventory, controllers, .. } = &*self;
         let strangers = controllers.ids(|own| {
@@ -181,8 +181,7 @@ impl State {
         }
     }
 
-    /// Removes the queues whose connections ended while another thread was inside the fabric's
-    /// door.
+    /// Removes the queues whose connections ended while another thread held the fabric's lock.
     pub(super) fn end_left(&mut self) {
         let records = self.controllers.iter().flat_map(|own| {
             let cntlid = own.cntlid();
@@ -261,8 +260,8 @@ impl State {
         lost.for_each(|(_, kin)| withdrawal.add_gone(kin));
     }
 
-    /// Adds to the lost requests those that the hosts selected by `whom` have started at a
-    /// subsystem, because an operator has reduced their rights.
+    /// Adds requests to those whose end must be awaited: requests that the hosts selected by `whom`
+    /// have started at a subsystem, and whose rights an operator has reduced.
     pub(super) fn lose(&mut self, nqn: &Nqn, whom: impl Fn(&Nqn) -> bool) {
         let mut lost = core::mem::take(&mut self.lost);
         self.withdraw(nqn, |host| whom(&host.host), &mut lost);
@@ -314,22 +313,24 @@ impl State {
         number
     }
 
-    /// Takes the moving queue of this number, if there is one, with its view. Its place stays the
-    /// moving one until it is [relocated](State::relocate).
+    /// Removes the moving queue with this number from the list of moving queues, and returns the
+    /// queue with its host's view of the namespaces; `None` if there is none. The queue keeps the
+    /// address of a moving queue until it is [relocated](State::relocate).
     pub(super) fn claim(&mut self, number: u64) -> Option<(DetachedQueue, View)> {
         let queue = self.migrations.remove(number)?;
         let view = self.view(queue.made.link.cntlid);
         Some((queue, view))
     }
 
-    /// Ends the moving queue of this number, if there is one.
+    /// Ends the moving queue with this number; does nothing if there is no such queue.
     pub(super) fn abandon(&mut self, number: u64) {
         let Some(queue) = self.migrations.remove(number) else { return };
         let place = moving_place(number, queue.address);
         self.leave(queue.made.link.cntlid, queue.made.id, place);
     }
 
-    /// Replaces the place of a queue wherever the state refers to it.
+    /// Replaces the address of a queue (its worker and connection) in all parts of the state that
+    /// refer to it.
     pub(super) fn relocate(&mut self, made: &Made, from: Place, to: Place) {
         self.controllers.relocate(made.link.cntlid, made.id, from, to);
         self.auth.relocate(from, to);
@@ -359,8 +360,8 @@ fn statuses(
     (allowed(reads), writes, flushes)
 }
 
-/// Returns the status of commands through a path in this state, if the path forbids them (Base
-/// 8.1.3).
+/// Returns the NVMe status that commands get on a path in this ANA state; `None` if the state
+/// allows commands (Base 8.1.3).
 pub(super) fn path_status(state: AnaState) -> Option<Status> {
     match state {
         AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => None,

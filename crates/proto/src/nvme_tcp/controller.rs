@@ -625,7 +625,8 @@ impl From<Pending> for Event<'_> {
     }
 }
 
-/// Negotiates digests and alignment, as an ICReq asks for them (section 3.6.2.2).
+/// Chooses digests and the alignment of data from those that the host's ICReq asks for (section
+/// 3.6.2.2).
 fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
     let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
     let unsupported =

@@ -34,7 +34,8 @@ struct Inbox {
     /// be ended for this reason.
     blocked: Vec<ConnId>,
     lost: Vec<u64>,
-    /// `true` if the worker has repeated its blocked work on the fabric in this turn.
+    /// `true` if the worker has already retried in this turn what had failed because the fabric was
+    /// locked.
     has_retried: bool,
     /// Buffer for the fabric's actions; empty between calls.
     arrived: Vec<Action>,
@@ -96,7 +97,8 @@ impl WorkerFabric {
         }
     }
 
-    /// Makes [`WorkerFabric::news`] return this connection, although it has no action.
+    /// Makes [`WorkerFabric::news`] return this connection, although the fabric has no action for
+    /// it.
     pub(super) fn call(&self, conn: ConnId) {
         self.inbox.borrow_mut().unnamed.push_back(conn);
     }

@@ -86,7 +86,7 @@ pub struct ClientSession {
     charged: u16,
     /// The hello to send; `None` in version 1.
     hello: Option<Box<Hello>>,
-    /// The rest of the last reply's data, which is passed on as it comes.
+    /// The unread part of the last reply's data, which is passed to the caller as it arrives.
     body: Passage,
     /// The first bytes of the next message, while it has not come whole. Empty while data passes.
     carry: Carry<GATHERED_BYTES_MAX>,

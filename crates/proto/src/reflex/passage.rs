@@ -30,7 +30,8 @@ impl Passage {
         (self.left, self.expected, !self.crc.sum())
     }
 
-    /// Begins to expect `bytes` bytes, with the checksum `expected` if they have one.
+    /// Begins a payload of `bytes` bytes, whose CRC-32C must be `expected`; `None` if the payload
+    /// has no checksum.
     pub(super) fn begin(&mut self, bytes: u32, expected: Option<u32>) {
         assert!(self.left == 0, "data begins before the data before it has ended");
         *self = Passage { left: bytes, expected, crc: Crc32c::EMPTY };

@@ -34,7 +34,7 @@ pub struct ServerSession {
     pub(super) phase: Phase,
     /// `true` if the client asked for checksums and, after the hello's reply, both ends agreed.
     pub(super) checksums: bool,
-    /// The rest of the last request's payload, which is passed on as it comes.
+    /// The unread part of the last request's payload, which is passed to the worker as it arrives.
     pub(super) payload: Passage,
     /// The first bytes of the next message, while it has not come whole. Empty while a payload
     /// passes.
@@ -265,7 +265,7 @@ impl Fenced for ServerSession {
     }
 }
 
-/// The session sends nothing on its own.
+/// A session of `reflex` sends only replies, and no messages of its own.
 impl Speaks for ServerSession {}
 
 impl Movable for ServerSession {

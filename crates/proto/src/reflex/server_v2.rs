@@ -21,7 +21,8 @@ use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX};
 /// The largest percentile, in tenths of a percent.
 const PERCENTILE_TENTHS_MAX: u16 = 1000;
 
-/// The command that stands for a refused request, since it has no range.
+/// The command that is recorded for a refused request. A flush is used, since it has no block
+/// range.
 const REFUSED: Command = Command::Flush;
 
 /// Checks a hello's head, and returns the number of bytes of the token and the name that follow it.

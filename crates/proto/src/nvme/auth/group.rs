@@ -13,7 +13,7 @@ pub const EXPONENT_BYTES: usize = 64;
 /// A Diffie-Hellman group of DH-HMAC-CHAP, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// No Diffie-Hellman exchange.
+    /// No Diffie-Hellman exchange (the NULL group).
     Null,
     /// The group ffdhe2048, whose prime has 2048 bits.
     Ffdhe2048,

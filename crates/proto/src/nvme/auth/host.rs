@@ -16,7 +16,7 @@ use super::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
 /// The number of unpredictable bytes that one authentication takes.
 pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
 
-/// The names and keys of the two ends, as the host knows them.
+/// The names and keys of host and controller, as the host needs them to authenticate.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The host's qualified name (NQN).
@@ -46,7 +46,7 @@ pub enum Answer {
 pub enum ProofFailure {
     /// The controller refuses the host, with this explanation.
     Refused(AuthFailure),
-    /// The controller did not prove that it has its key.
+    /// The controller did not prove that it has the key that the host expects.
     Impostor,
     /// The controller's message is invalid.
     Nonsense,

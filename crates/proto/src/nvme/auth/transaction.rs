@@ -19,7 +19,7 @@ pub(crate) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
 /// The size of the longest challenge in bytes.
 const CHALLENGE_BYTES_MAX: usize = 64;
 
-/// The names and keys of the two ends, as the controller knows them.
+/// The names and keys of host and subsystem, as the controller needs them to authenticate.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) host: alloc::string::String,
@@ -88,12 +88,12 @@ enum Next {
 pub(crate) enum Said {
     /// The message for the host, after which the authentication goes on or has ended.
     Message(Vec<u8>),
-    /// The message for the host, which says that it is refused. The connection ends after it.
+    /// The message that tells the host of its refusal. The connection ends after this message.
     Last(Vec<u8>),
     /// The message is still being computed.
     Later,
-    /// There is no message, since it is the host's turn, or there is one that is larger than the
-    /// room for it.
+    /// No message can be sent: the host has to send the next one, or the message is larger than the
+    /// room that the host has given.
     Nothing,
 }
 
@@ -114,7 +114,8 @@ impl Transaction {
         Transaction { step: if proven { Step::Done } else { Step::Idle }, proven }
     }
 
-    /// Returns `true` if the transaction has succeeded or not begun, so that it waits for nothing.
+    /// Returns `true` if the authentication has succeeded or not begun, so that no message is
+    /// outstanding.
     pub(crate) fn is_at_rest(&self) -> bool {
         matches!(self.step, Step::Idle | Step::Done)
     }

@@ -73,7 +73,8 @@ impl PartialEq for TlsKey {
 
 impl Eq for TlsKey {}
 
-/// A derived key with its identity, as a host offers it.
+/// A pre-shared key of TLS, derived for one host and subsystem, with the identity under which the
+/// host offers the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The identity, which is not secret.
@@ -183,7 +184,8 @@ impl TlsKey {
         Some(Offer { identity, psk: Psk { hash: of_tls, key: key.into(), mark } })
     }
 
-    /// Returns the mark of the key, by which a session finds out whether its host still has it.
+    /// Returns a short digest of the key. A session compares digests to find out whether its host
+    /// still has the key.
     pub(crate) fn mark(&self) -> PskMark {
         let retain = [self.retain.map_or(0, Hash::id)];
         let digest = Hash::Sha256.keyed(&self.key, &[b"nearflash mark ", &retain]);

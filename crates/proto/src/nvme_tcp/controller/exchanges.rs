@@ -27,7 +27,8 @@ pub(super) enum Data {
     Piece { place: u16 },
     /// The data belongs to a command of the controller itself.
     Own { place: u16 },
-    /// The data belongs to half of a fused operation, which keeps it until there is a buffer.
+    /// The data belongs to one half of a fused operation, which stores the data until a buffer is
+    /// free.
     Held { place: u16 },
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Executed {
     More,
     /// The command is carried out, and was the connection's last.
     Last,
-    /// Another thread changes the fabric, so the command has to be carried out later.
+    /// Another thread holds the lock of the fabric, so the command has to be repeated later.
     Busy,
 }
 

@@ -18,7 +18,7 @@ pub struct HostOptions {
     pub subsystem: String,
     /// The host's own qualified name.
     pub host: String,
-    /// The host's identifier, the same on all its connections.
+    /// The host's 128-bit identifier, which the host uses on all of its connections.
     pub host_id: [u8; 16],
     /// The identifier of the namespace to use.
     pub nsid: u32,
