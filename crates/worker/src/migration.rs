@@ -63,8 +63,7 @@ pub(crate) struct Migration {
 struct Leaving {
     conn: ConnId,
     to: u16,
-    /// Returns the first device command of a request: the beginning of a large discard or write of
-    /// zeroes, or else the whole command.
+    /// `true` if the control plane chose this connection to move, and so is told the outcome.
     is_ordered: bool,
     /// The time at which the present stage began: when the worker stopped asking for the
     /// connection's payloads, or when it stopped receiving from the connection.

@@ -64,8 +64,8 @@ impl Namespaces {
         numbered.namespace.as_ref().filter(|_| sight.covers(id, numbered.removed))
     }
 
-    /// Returns the first device command of a request: the beginning of a large discard or write of
-    /// zeroes, or else the whole command.
+    /// Returns the namespace that had this number after the first `removals` removals, if that
+    /// namespace still exists.
     pub(crate) fn find_as_of(&self, id: NamespaceId, removals: u64) -> Option<&Namespace> {
         self.find(id).filter(|_| self.removed(id) <= removals)
     }

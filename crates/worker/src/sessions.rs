@@ -36,7 +36,8 @@ pub trait Sessions<P> {
     fn lost(&mut self, _packed: &[u8]) {}
 
     /// Returns a connection whose session has work that no message of its peer caused, such as a
-    /// notification to send.
+    /// notification to send. The worker calls this method in every turn until it returns `None`.
+    /// The connection may be closed by then.
     fn news(&mut self, _now: Instant) -> Option<ConnId> {
         None
     }

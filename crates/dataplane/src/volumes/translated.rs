@@ -421,7 +421,8 @@ impl TranslatedQueue {
         self.queue.as_mut().expect("the queue is there until it is dropped")
     }
 
-    /// Processes completions of the device below the volume, and starts no new operations.
+    /// Processes completions of the device below the volume, and starts no new operations. Returns
+    /// `true` once the queue can be dropped: see [`ftl::Queue::quiesce`].
     pub(super) fn quiesce(&mut self, now: Instant) -> bool {
         self.queue().quiesce(now)
     }

@@ -127,7 +127,7 @@ impl Fences {
     }
 
     /// Returns whether the hello of this connection must wait because another process may have a
-    /// connection with the same client name.
+    /// connection with the same client name. Returns `true` while another thread uses the table.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
@@ -146,8 +146,9 @@ impl Fences {
         self.hold_writes(EXCLUSIVES, hold);
     }
 
-    /// Sets whether writes of hosts whose fences form a group ([`Kin`](contract::Kin)) wait for
-    /// another process, which may run requests behind fences of the same group.
+    /// Sets whether writes whose fence belongs to a group ([`Kin`](contract::Kin)) wait for another
+    /// process, which may have fences of the same group. Such a fence may have ended with requests
+    /// still at the devices, which this process cannot see (docs/adr/0011-nvme-fences.md).
     pub fn hold_kin(&self, hold: bool) {
         self.hold_writes(KIN, hold);
     }

@@ -26,7 +26,7 @@ struct Gone {
 
 /// The step after the end of a part of a request.
 pub(crate) enum Next {
-    /// No request waited for the one that ended.
+    /// No further step, because no request of the stream waited for the one that ended.
     Nothing,
     /// The start of the requests that a stream of the connection holds behind a barrier.
     Held(ConnId, usize),
