@@ -7,10 +7,10 @@ use alloc::collections::BTreeSet;
 
 use crate::layout::{CHUNK_BYTES, ORDER_MAX, PlaceRecord};
 
-/// A place of a file.
+/// The space of a file's data: 2^order contiguous chunks of virtual space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    /// First chunk.
+    /// Number of the first chunk, in chunks of 4 MiB from the beginning of virtual space.
     pub(crate) chunk: u32,
     /// The order: 2^order chunks.
     pub(crate) order: u8,
@@ -27,7 +27,7 @@ impl Place {
         CHUNK_BYTES << self.order
     }
 
-    /// Returns the record of a place, or of none.
+    /// Returns the on-disk record of a place; `None` gives the record of no place.
     pub(crate) fn record(place: Option<Place>) -> PlaceRecord {
         match place {
             None => PlaceRecord::default(),
@@ -43,7 +43,8 @@ impl Place {
         Some(Place { chunk: record.chunk.get(), order })
     }
 
-    /// Returns `true` if the place lies in the first `chunks` chunks, at a multiple of its size.
+    /// Returns `true` if the place lies within the first `chunks` chunks and begins at a multiple
+    /// of its size.
     pub(crate) fn is_sound(self, chunks: u32) -> bool {
         let end = u64::from(self.chunk) + (1 << self.order.min(ORDER_MAX));
         let aligned = self.order <= ORDER_MAX && self.chunk.is_multiple_of(1 << self.order);
@@ -51,7 +52,8 @@ impl Place {
     }
 }
 
-/// Returns the smallest order of a place for this many bytes, or `None` beyond all orders.
+/// Returns the smallest order of a place that holds `bytes` bytes; `None` if no order is large
+/// enough.
 pub(crate) fn order_for(bytes: u64) -> Option<u8> {
     (0..=ORDER_MAX).find(|order| CHUNK_BYTES << order >= bytes)
 }
@@ -65,7 +67,7 @@ pub(crate) struct Buddy {
 }
 
 impl Buddy {
-    /// Returns an allocator whose used places are these, in rising order.
+    /// Returns an allocator in which exactly the places in `used` are allocated. The places ascend.
     ///
     /// # Errors
     /// The index of a place that overlaps the one before.
@@ -136,7 +138,8 @@ impl Buddy {
         assert!(self.free[usize::from(order)].insert(chunk), "a place is given back once");
     }
 
-    /// Returns the largest order up to `most` to which a place can grow where it is.
+    /// Returns the largest order, at most `most`, to which a place can grow without moving its
+    /// beginning.
     pub(crate) fn reach(&self, place: Place, most: u8) -> u8 {
         let mut order = place.order;
         while order < most {

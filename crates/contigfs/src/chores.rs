@@ -1,4 +1,5 @@
-//! Discards and zeroes that follow commits, and what follows them.
+//! Background discards and zeroing of space that durable commits have released, and the follow-up
+//! actions of each.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -6,12 +7,13 @@ use alloc::vec::Vec;
 use crate::buddy::Place;
 use crate::words::{Chore, Ino, Work};
 
-/// The thing for which work is done.
+/// The owner of the space that a chore (a discard or zeroing) cleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// An inode: a truncated file, or one that is to be removed.
     Inode(Ino),
-    /// The place from which an inode's data moved, or to which they did not.
+    /// The second place of an inode whose data moves: the old place after the move, or the new
+    /// place of a failed one.
     Other(Ino),
     /// A cleared page of the pool.
     Pool(u32),
@@ -20,25 +22,26 @@ pub(crate) enum Owner {
 /// A consequence of a durable commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// Work is done for an owner.
+    /// A chore may begin for this owner.
     Work(Owner, Work),
     /// An inode without names and users is taken apart.
     Condemn(Ino),
-    /// A clean place is free again.
+    /// A place was discarded and returns to the free space.
     Free(Place),
     /// A file's data have moved.
     Landed(Ino),
 }
 
-/// The chores.
+/// The queue of chores: discards and zeroing of released space.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     next: u64,
     queue: VecDeque<Chore>,
     owners: BTreeMap<u64, Owner>,
-    /// Chores of each inode, queued or under way or waiting for their commit.
+    /// For each inode, the number of its chores that are queued, in progress, or waiting for a
+    /// commit.
     pending: BTreeMap<Ino, u32>,
-    /// Deeds by the commit that they wait for.
+    /// Follow-up actions, by the number of the commit that must be durable first.
     waiting: BTreeMap<u64, Vec<Deed>>,
 }
 
@@ -95,7 +98,7 @@ impl Chores {
         self.pending.contains_key(&ino)
     }
 
-    /// Returns `true` if no chore is queued or under way, and nothing waits.
+    /// Returns `true` if no chore is queued or in progress, and no action waits for a commit.
     pub(crate) fn is_idle(&self) -> bool {
         self.owners.is_empty() && self.waiting.is_empty()
     }

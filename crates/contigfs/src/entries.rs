@@ -18,17 +18,17 @@ use crate::words::{Ino, NAME_MAX};
 /// Bytes of a record before its name.
 const HEAD_BYTES: usize = 12;
 
-/// The smallest record.
+/// Size in bytes of the smallest record of a directory page.
 const RECORD_BYTES_MIN: usize = 16;
 
-/// An entry.
+/// A directory entry: a name and its inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     /// Offset of the record in the content.
     pub(crate) offset: usize,
-    /// The inode.
+    /// Number of the inode that the entry names.
     pub(crate) ino: Ino,
-    /// The inode's generation.
+    /// Generation of the inode, which distinguishes successive inodes of the same number.
     pub(crate) generation: u32,
     /// The type, as in a mode.
     pub(crate) kind: u32,
@@ -59,7 +59,7 @@ fn set_hole(content: &mut [u8], at: usize, bytes: usize) {
     set_bytes(content, at, bytes);
 }
 
-/// Makes the content one hole.
+/// Makes a directory page empty: one hole that covers the whole content.
 pub(crate) fn clear(content: &mut [u8]) {
     content.fill(0);
     set_hole(content, 0, CONTENT_BYTES);
@@ -136,8 +136,8 @@ pub(crate) fn set_inode(content: &mut [u8], at: usize, ino: Ino, generation: u32
     content[at + 11] = (kind >> 12) as u8;
 }
 
-/// Turns an entry into a hole, and joins it with the holes beside. Returns `true` if the page has no
-/// entry any more.
+/// Turns a directory entry into a hole, and merges the hole with adjacent holes. Returns `true` if
+/// the page has no entry left.
 pub(crate) fn remove(content: &mut [u8], offset: usize) -> bool {
     let (mut start, mut before) = (offset, None);
     let mut at = 0;
@@ -166,7 +166,7 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
         && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
-/// Checks content as it was read.
+/// Checks the structure of a directory page that was read from the device.
 ///
 /// # Errors
 /// The fault in words.

@@ -13,7 +13,7 @@ use crate::words::{Ino, ROOT, S_IFDIR, S_IFLNK, S_IFREG};
 /// The range of virtual space that the bytes of a file have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First byte.
+    /// Offset in virtual space of the file's first byte.
     pub at: u64,
     /// Size of the file in bytes.
     pub bytes: u64,
@@ -25,13 +25,13 @@ pub struct Extent {
 pub enum NoExtent {
     /// The text is no path from the root on.
     Path,
-    /// Nothing has this path.
+    /// No file or directory has this path.
     Missing(String),
-    /// A part of the path, which is no directory, has further parts behind it.
+    /// A component of the path is not a directory, but is followed by further components.
     NoDirectory(String),
     /// The path names a directory.
     Directory,
-    /// The path, or a part of it, names a symbolic link.
+    /// The path, or one of its components, names a symbolic link, which is not followed.
     Link(String),
     /// The path names a device, a pipe or a socket.
     Special,

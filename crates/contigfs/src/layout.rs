@@ -56,9 +56,9 @@ pub const FLAG_EXTENDING: u32 = 1;
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
-    /// [`MAGIC`].
+    /// The constant [`MAGIC`], which identifies a superblock of the file system.
     pub magic: [u8; 8],
-    /// [`VERSION`].
+    /// Version of the format: the constant [`VERSION`].
     pub version: U16,
     /// Zero.
     pub reserved: [u8; 6],
@@ -94,9 +94,9 @@ pub struct Superblock {
 )]
 #[repr(C)]
 pub struct TimeRecord {
-    /// Seconds since 1970.
+    /// Seconds since 1970-01-01 00:00 UTC.
     pub seconds: I64,
-    /// Nanoseconds.
+    /// Nanoseconds within the second.
     pub nanos: U32,
 }
 
@@ -116,17 +116,17 @@ pub struct TimeRecord {
 )]
 #[repr(C)]
 pub struct TimesRecord {
-    /// Last access.
+    /// Time of the last access to the content.
     pub atime: TimeRecord,
     /// Last change of the content.
     pub mtime: TimeRecord,
-    /// Last change.
+    /// Time of the last change of the inode's attributes.
     pub ctime: TimeRecord,
-    /// Creation.
+    /// Time of the inode's creation.
     pub birth: TimeRecord,
 }
 
-/// A place in virtual space.
+/// An on-disk record of a place, a range of contiguous chunks in virtual space.
 #[derive(
     Clone,
     Copy,
@@ -142,9 +142,9 @@ pub struct TimesRecord {
 )]
 #[repr(C)]
 pub struct PlaceRecord {
-    /// First chunk.
+    /// Number of the first chunk of the place.
     pub chunk: U32,
-    /// Zero for no place, otherwise one more than the order: 2^order chunks.
+    /// Zero if the record names no place; otherwise one more than the order, for 2^order chunks.
     pub order_next: u8,
 }
 
@@ -158,28 +158,28 @@ pub struct InodeRecord {
     pub generation: U32,
     /// Type and permissions; zero if the inode is free.
     pub mode: U32,
-    /// The owner.
+    /// User identifier (UID) of the inode's owner.
     pub uid: U32,
-    /// The owner's group.
+    /// Group identifier (GID) of the inode.
     pub gid: U32,
-    /// Number of names.
+    /// Number of directory entries that name the inode.
     pub nlink: U32,
-    /// [`FLAG_EXTENDING`].
+    /// Flags of the inode: zero or [`FLAG_EXTENDING`].
     pub flags: U32,
     /// Number of a device.
     pub rdev: U32,
     /// The directory that has this directory.
     pub parent: U32,
-    /// Bytes.
+    /// Size of the file's content in bytes.
     pub size: U64,
     /// Pages of the pool that belong to the inode.
     pub pool_pages: U32,
-    /// Times.
+    /// Times of the last access and changes, and of the creation.
     pub times: TimesRecord,
-    /// The place of the data.
+    /// The place of the file's data in virtual space.
     pub place: PlaceRecord,
-    /// A place whose content is to be discarded: one to which the data moves, or from which they
-    /// moved.
+    /// A second place of the file, whose content must be discarded: the target of an unfinished
+    /// move of the data, or the source of a finished one.
     pub other: PlaceRecord,
     /// Zero.
     pub reserved: [u8; 22],
@@ -197,11 +197,11 @@ pub struct PoolHead {
     pub reserved: u8,
     /// Bytes of content, for attributes and targets.
     pub bytes: U16,
-    /// The inode.
+    /// Number of the inode to which the page belongs.
     pub owner: U32,
-    /// The inode's generation.
+    /// Generation of the inode to which the page belongs.
     pub generation: U32,
-    /// Number of the page among those of the inode and the use.
+    /// Index of the page among the pages of the same inode with the same use.
     pub index: U32,
     /// Zero.
     pub rest: U32,
@@ -215,7 +215,7 @@ pub struct PoolHead {
 pub enum Use {
     /// Entries of a directory.
     Directory = 1,
-    /// Extended attributes.
+    /// The page holds extended attributes.
     Xattrs = 2,
     /// The target of a symbolic link.
     Target = 3,
@@ -237,7 +237,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 const FORMAT: Format = Format { magic: MAGIC, versions: &[VERSION], checksum };
 
 impl Superblock {
-    /// Reads a page.
+    /// Decodes the superblock from a page, and checks it.
     pub fn decode(page: &[u8]) -> Found<Superblock> {
         FORMAT.read(page)
     }
@@ -264,11 +264,11 @@ impl From<TimeRecord> for Time {
 /// The state of an inode's record on the media.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Never used.
+    /// The record was never used.
     Fresh,
-    /// Free, used before.
+    /// The record is free, but was used before.
     Free,
-    /// In use.
+    /// The record describes an existing inode.
     Used,
     /// The checksum is wrong.
     Damaged,
@@ -280,7 +280,7 @@ impl InodeRecord {
         InodeRecord::new_zeroed()
     }
 
-    /// Judges a record as it was read.
+    /// Classifies an inode record that was read from the device.
     pub fn judge(&self) -> Slot {
         let bytes = self.as_bytes();
         if bytes.iter().all(|byte| *byte == 0) {
@@ -360,7 +360,7 @@ pub fn is_sound_pool(page: &[u8; PAGE_BYTES]) -> bool {
 pub struct Geometry {
     /// Pages of virtual space.
     pub pages: u64,
-    /// Numbers of inodes.
+    /// Number of inode records in the file system.
     pub inodes: u32,
     /// Pages of the pool.
     pub pool_pages: u32,
@@ -369,7 +369,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the geometry in a superblock, if its parts fit into its pages.
+    /// Returns the geometry described by a superblock; `None` if the described parts do not fit
+    /// into its pages.
     pub fn of(block: &Superblock) -> Option<Geometry> {
         let geometry = Geometry {
             pages: block.pages.get(),
@@ -390,7 +391,8 @@ impl Geometry {
             && self.data_start() + CHUNK_PAGES <= self.pages
     }
 
-    /// Returns the page of the table with an inode, and the inode's place there.
+    /// Returns the page of the inode table that holds an inode, and the byte offset of the inode's
+    /// record in the page.
     pub fn inode(&self, ino: u32) -> (u64, usize) {
         let page = TABLE_START + u64::from(ino / INODES_PER_PAGE);
         (page, (ino % INODES_PER_PAGE) as usize)

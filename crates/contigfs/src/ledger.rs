@@ -14,7 +14,8 @@ use crate::words::{Commit, Image};
 /// of each directory, and the inodes of both directories, of the file and of the replaced file.
 pub(crate) const OPERATION_PAGES_MAX: usize = 6;
 
-/// The commits.
+/// The commits of a file system: the one being built, the one being written, and the outcomes of
+/// earlier ones.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pages_max: usize,
@@ -34,7 +35,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Returns a ledger whose commits have at most this many pages.
+    /// Returns a ledger without commits, whose commits will have at most `pages_max` pages each.
     pub(crate) fn new(pages_max: usize) -> Ledger {
         assert!(pages_max >= OPERATION_PAGES_MAX, "an operation fits into a commit");
         Ledger {
@@ -130,7 +131,8 @@ impl Ledger {
         some && self.flying.is_none() && !self.failed
     }
 
-    /// Takes the next commit, unless one is under way.
+    /// Removes the next commit from the ledger to be written, unless another one is still being
+    /// written.
     pub(crate) fn take(&mut self, image: impl Fn(u64) -> Image) -> Option<Commit> {
         if !self.is_due() {
             return None;
@@ -166,7 +168,8 @@ impl Ledger {
         self.lazy.clear();
     }
 
-    /// Returns the outcome of a commit, once it has one.
+    /// Returns whether the commit with this number succeeded; `None` while the commit has not
+    /// ended.
     pub(crate) fn outcome(&self, number: u64) -> Option<Result<(), Errno>> {
         if number <= self.durable {
             return Some(Ok(()));

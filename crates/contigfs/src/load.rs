@@ -33,12 +33,12 @@ const RUN_PAGES: u64 = 64;
 /// Maximum number of faults that are kept in words. All are counted.
 const FAULTS_MAX: usize = 1000;
 
-/// Faults in words.
+/// The faults that a check has found in a file system, described in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The number of faults.
     pub count: u64,
-    /// The first thousand of them.
+    /// Descriptions of the first thousand faults.
     pub first: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Faults {
     }
 }
 
-/// Metadata as they were read.
+/// The metadata of a file system as read from its volume.
 pub(crate) struct Loaded {
     pub(crate) uuid: [u8; 16],
     pub(crate) geometry: Geometry,
@@ -137,7 +137,7 @@ pub(crate) fn load<P: Pages>(pages: &mut P, seed: u64) -> Result<Loaded, Error> 
     Ok(loaded)
 }
 
-/// Reads a range of pages, and visits those that are not all zeroes.
+/// Reads a range of pages, and calls the visitor for each page that is not all zeroes.
 fn each_page<P: Pages>(
     pages: &mut P,
     start: u64,
@@ -184,7 +184,7 @@ impl Loaded {
         self.table.load(page as usize, image);
     }
 
-    /// Takes a page of the pool, if its owner has it.
+    /// Adds a page of the metadata pool, if the inode that the page names as its owner exists.
     fn take_pool(&mut self, page: u32, image: Image, blobs: &mut Blobs) {
         let head = pool_head(&image);
         let (ino, index) = (head.owner.get(), head.index.get());
@@ -241,7 +241,7 @@ impl Loaded {
         (kind, fault)
     }
 
-    /// Takes attributes and targets whose pages are all there.
+    /// Adds extended attributes and link targets of which all pages were found.
     fn take_blobs(&mut self, blobs: Blobs) {
         for ((ino, what), pages) in blobs {
             if pages.keys().zip(0..).any(|(has, should)| *has != should) {
@@ -270,7 +270,7 @@ impl Loaded {
         faults.into_iter().for_each(|fault| self.faults.push(fault));
     }
 
-    /// Counts the names of each inode, and looks at what they name.
+    /// Counts the directory entries of each inode, and checks the inodes that they name.
     fn count_names(&mut self) {
         let directories: Vec<Ino> = self.directories().collect();
         for parent in directories {
@@ -402,7 +402,8 @@ impl Loaded {
     }
 }
 
-/// Returns the fault of a record that is in use, if it has one by itself.
+/// Returns the fault of an inode record in use that shows in the record alone; `None` if there is
+/// none.
 fn fault_of(record: &InodeRecord) -> Option<&'static str> {
     let kind = record.mode.get() & S_IFMT;
     let known = [S_IFREG, S_IFDIR, S_IFLNK, S_IFIFO, S_IFSOCK, S_IFCHR, S_IFBLK];

@@ -15,7 +15,7 @@ pub trait Pages {
     /// The status of the volume.
     fn read(&mut self, at: u64, into: &mut [u8]) -> Result<(), Status>;
 
-    /// Writes pages all or none, and durably.
+    /// Writes pages atomically (all of them or none), and makes them durable.
     ///
     /// # Errors
     /// The status of the volume.

@@ -153,7 +153,7 @@ pub fn mount<P: Pages>(pages: &mut P, settings: &Settings) -> Result<FileSystem,
     Ok(system)
 }
 
-/// Carries out all commits and chores of a file system until nothing is left.
+/// Carries out all commits and chores of a file system, until none is left.
 ///
 /// # Errors
 /// When the volume fails; the file system is read-only then.
@@ -198,17 +198,17 @@ fn work<P: Pages>(pages: &mut P, work: Work) -> Result<(), contract::Status> {
 /// The findings of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Inodes in use.
+    /// Number of inodes in use.
     pub inodes: u64,
     /// Inodes without names, which the next mount takes apart.
     pub nameless: u64,
-    /// Names.
+    /// Number of directory entries.
     pub names: u64,
     /// Pages of the pool in use.
     pub pool_pages: u64,
-    /// Bytes of all regular files.
+    /// Sum of the sizes of all regular files, in bytes.
     pub bytes: u64,
-    /// The faults.
+    /// The faults that the check has found.
     pub faults: Faults,
 }
 

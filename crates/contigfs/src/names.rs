@@ -11,7 +11,8 @@ use crate::words::Ino;
 /// Places of entries in a page.
 const PLACES_PER_PAGE: u32 = (CONTENT_BYTES as u32).next_power_of_two() / 8;
 
-/// The place of an entry in its directory: the page's number and the offset, in units of 8 bytes.
+/// The position of a directory entry: the index of the entry's page in the directory and the offset
+/// there, in units of 8 bytes.
 pub(crate) type Place = u32;
 
 /// A directory's pages.
@@ -27,24 +28,24 @@ struct Directory {
 /// A name that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The entry's place.
+    /// The position of the directory entry that has the name.
     pub(crate) place: Place,
-    /// The inode.
+    /// Number of the inode that the directory entry names.
     pub(crate) ino: Ino,
 }
 
 /// The pages of the pool that a change touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// The page.
+    /// Number of the changed page in the metadata pool.
     pub(crate) page: u32,
-    /// `true` if the page has its first entry since it was taken.
+    /// `true` if the page was allocated for this change, and holds its first entry.
     pub(crate) is_new: bool,
     /// `true` if the page lost its last entry and was cleared.
     pub(crate) is_cleared: bool,
 }
 
-/// All directories.
+/// All directories of the file system, with an index of all names.
 #[derive(Debug)]
 pub(crate) struct Names {
     directories: BTreeMap<Ino, Directory>,
@@ -80,7 +81,7 @@ impl Names {
         Names { directories: BTreeMap::new(), index: BTreeSet::new(), seed }
     }
 
-    /// Adds a page of a directory as it was read and verified.
+    /// Adds a directory's page that was read from the device and verified.
     pub(crate) fn load(&mut self, pool: &Pool, ino: Ino, index: u32, page: u32) {
         let directory = self.directories.entry(ino).or_default();
         let index = index as usize;
@@ -120,7 +121,7 @@ impl Names {
         entries::entry_at(content(pool.page(page)), offset)
     }
 
-    /// Finds a name.
+    /// Looks a name up in a directory; returns `None` if the directory has no such name.
     pub(crate) fn find(&self, pool: &Pool, ino: Ino, name: &[u8]) -> Option<Found> {
         let hash = hash(self.seed, name);
         let places = self.index.range((ino, hash, 0)..=(ino, hash, Place::MAX));
@@ -218,7 +219,7 @@ impl Names {
         Touched { page, is_new: false, is_cleared }
     }
 
-    /// Lets the entry at a place name another inode.
+    /// Makes an existing directory entry name another inode.
     pub(crate) fn replace(
         &mut self,
         pool: &mut Pool,

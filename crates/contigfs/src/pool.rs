@@ -42,7 +42,8 @@ impl Pool {
         Pool { pages: (0..pages).map(|_| None).collect(), free, fresh: 0, taken: 0, blobs }
     }
 
-    /// Puts a page as it was read into its place. Pages come in rising order.
+    /// Adds a page that was read from the device to the pool. Pages must be added in ascending
+    /// order.
     pub(crate) fn load(&mut self, page: u32, image: Image) {
         self.free.extend(self.fresh..page);
         self.fresh = page + 1;

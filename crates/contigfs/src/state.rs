@@ -32,7 +32,7 @@ pub(crate) struct Hold {
     pub(crate) opens: u32,
     /// Openings that may write.
     pub(crate) writers: u32,
-    /// Writes under way.
+    /// Number of writes to the file that are in progress.
     pub(crate) writes: u32,
     /// `true` if a change waits for the end of the writes under way: no further ones begin.
     pub(crate) is_awaited: bool,
@@ -46,7 +46,8 @@ pub(crate) enum Moving {
     /// The caller copies; so many pages are promised to the rest of the copy. Ended by its call of
     /// `moved`.
     Copying(u64),
-    /// The commit with the new place is on its way. Ended by its end.
+    /// The commit that records the new place is being written. The end of the commit ends the
+    /// stage.
     Landing,
     /// The place that is not needed any more is discarded. Ended by the chore.
     Leaving,
@@ -59,11 +60,11 @@ pub(crate) enum Moving {
 enum Reclaim {
     /// An inode whose data are discarded.
     Inode(Ino),
-    /// The other place of an inode, which is clean.
+    /// The second place of an inode, whose content was discarded.
     Other(Ino),
 }
 
-/// The physical space of the volume, as its owner last told.
+/// The physical space of the volume, as the volume's owner last reported it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) pages: u64,
@@ -81,7 +82,7 @@ const ROOM_WITHIN_SHARE: u64 = 64;
 const ROOM_WITHIN_MAX: u64 = 4096;
 
 impl Room {
-    /// Returns the free pages that nothing under way may take.
+    /// Returns the number of free pages, without those that are promised to operations in progress.
     fn left(&self) -> u64 {
         self.pages_free.saturating_sub(self.promised)
     }
@@ -137,7 +138,8 @@ pub(crate) struct State {
     pub(crate) chores: Chores,
     pub(crate) holds: BTreeMap<Ino, Hold>,
     pub(crate) moves: BTreeMap<Ino, Moving>,
-    /// Inodes whose place or flag was changed, by the commit that has the change.
+    /// The inodes whose place or flag was changed and is not durable yet, each with the number of
+    /// the commit that has the change.
     pub(crate) claims: BTreeMap<Ino, u64>,
     /// Inodes that are taken apart.
     condemned: BTreeSet<Ino>,
@@ -285,7 +287,8 @@ impl State {
         }
     }
 
-    /// Has an inode taken apart once its last commit is durable, if it has neither names nor users.
+    /// Starts the removal of an inode that has neither names nor users. The removal waits until the
+    /// inode's last commit is durable.
     pub(crate) fn abandon(&mut self, ino: Ino) {
         if self.is_abandoned(ino) {
             self.chores.after(self.ledger.last(), Deed::Condemn(ino));
@@ -299,7 +302,7 @@ impl State {
         nameless && !busy && !self.condemned.contains(&ino)
     }
 
-    /// Does what the durable commits allow.
+    /// Carries out the follow-up actions of all commits that are durable.
     pub(crate) fn carry_on(&mut self) {
         let durable = self.ledger.durable();
         for deed in self.chores.ripe(durable) {
@@ -335,7 +338,7 @@ impl State {
         self.chores.queue(Owner::Inode(ino), work);
     }
 
-    /// Has the other place of an inode discarded.
+    /// Starts to discard the second place of an inode, after or instead of a move of its data.
     pub(crate) fn leave(&mut self, ino: Ino) {
         self.moves.insert(ino, Moving::Leaving);
         let other = Place::of(self.table.at(ino).other).expect("a move has another place");
@@ -343,7 +346,7 @@ impl State {
         self.chores.queue(Owner::Other(ino), whole);
     }
 
-    /// Ends a chore.
+    /// Records that a chore has ended, and carries out the actions that wait for it.
     pub(crate) fn chore_ended(&mut self, number: u64, succeeded: bool) {
         self.ended += 1;
         let owner = self.chores.ended(number);
@@ -377,7 +380,7 @@ impl State {
         }
     }
 
-    /// Frees what is clean, as far as it fits into the commit that is being built.
+    /// Frees discarded inodes and places, as many as the commit that is being built has room for.
     fn reclaim(&mut self) {
         while self.ledger.has_room(RECLAIM_PAGES_MAX) {
             let Some(reclaim) = self.reclaims.pop_front() else { break };
@@ -409,7 +412,7 @@ impl State {
         }
     }
 
-    /// Frees what is clean, in as many commits as that takes.
+    /// Frees all discarded inodes and places, in as many commits as necessary.
     pub(crate) fn reclaim_all(&mut self) {
         while !self.reclaims.is_empty() && !self.ledger.has_failed() {
             self.begin_of(RECLAIM_PAGES_MAX);
@@ -463,7 +466,7 @@ impl State {
         }
     }
 
-    /// Returns the outcome of an event, once it has one.
+    /// Returns whether the awaited event has succeeded; `None` while the event has not happened.
     pub(crate) fn outcome(&self, until: Until) -> Option<Result<(), Errno>> {
         let failed = self.ledger.has_failed().then_some(Err(Errno::IO));
         let ready = |ready: bool| if ready { Some(Ok(())) } else { failed };
@@ -493,7 +496,7 @@ impl State {
         }
     }
 
-    /// Returns `true` if nothing is left to be done.
+    /// Returns `true` if no commit, chore or move is left to be done.
     pub(crate) fn is_idle(&self) -> bool {
         let written = self.ledger.durable() == self.ledger.last();
         self.ledger.has_failed()

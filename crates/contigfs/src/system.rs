@@ -101,7 +101,8 @@ impl FileSystem {
         data::place_read(&self.state, ino, (offset, bytes))
     }
 
-    /// Returns the place of bytes of a regular file to be written, or what has to happen before.
+    /// Returns the place in virtual space to which bytes of a regular file are to be written, or
+    /// the step that must come first.
     ///
     /// # Errors
     /// The inode is no regular file, the file would be too large, or there is no space.
@@ -118,7 +119,7 @@ impl FileSystem {
         data::wrote(&mut self.state, now, ino, (offset, bytes), succeeded);
     }
 
-    /// Tells that a [`Move`](crate::Move) has yet to copy `left` bytes.
+    /// Records that a [`Move`](crate::Move) still has to copy `left` bytes.
     ///
     /// # Panics
     /// Panics if no move of the file was asked for.
@@ -172,7 +173,7 @@ impl FileSystem {
         }
     }
 
-    /// Returns `true` if nothing is left to be written or discarded.
+    /// Returns `true` if nothing is left to be written or discarded: no commit, chore or move.
     pub fn is_idle(&self) -> bool {
         self.state.is_idle()
     }

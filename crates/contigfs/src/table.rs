@@ -16,11 +16,12 @@ pub(crate) struct Table {
     free: BTreeSet<Ino>,
     /// The first number that was never used.
     fresh: Ino,
-    /// Numbers in use.
+    /// Number of inode numbers that are in use.
     used: u32,
 }
 
-/// Returns the page of an inode in the table, and the inode's place there.
+/// Returns the page of the inode table that holds an inode, and the index of the inode's record in
+/// the page.
 fn locate(ino: Ino) -> (usize, usize) {
     ((ino / INODES_PER_PAGE) as usize, (ino % INODES_PER_PAGE) as usize)
 }
@@ -32,7 +33,8 @@ impl Table {
         Table { pages, free: BTreeSet::new(), fresh: ROOT, used: 0 }
     }
 
-    /// Puts a page as it was read into its place. Pages come in rising order.
+    /// Adds a page that was read from the device to the inode table. Pages must be added in
+    /// ascending order.
     pub(crate) fn load(&mut self, page: usize, image: Image) {
         for (ino, record) in (page as u32 * INODES_PER_PAGE..).zip(inodes(&image)) {
             if record.mode.get() != 0 && ino >= ROOT {

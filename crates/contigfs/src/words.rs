@@ -10,7 +10,7 @@ use crate::errno::Errno;
 /// Number of an inode. The root directory is [`ROOT`].
 pub type Ino = u32;
 
-/// The root directory.
+/// Number of the root directory's inode.
 pub const ROOT: Ino = 1;
 
 /// Maximum length of a name in bytes.
@@ -54,31 +54,32 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// The process that asks.
+/// The user and groups of the process that requests an operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
-    /// The user.
+    /// User identifier (UID) of the requesting process.
     pub uid: u32,
-    /// The group.
+    /// Group identifier (GID) of the requesting process.
     pub gid: u32,
-    /// Further groups, if the caller of the file system knows them.
+    /// Supplementary group identifiers of the requesting process; none if the caller of the file
+    /// system does not know them.
     pub groups: &'a [u32],
 }
 
 /// The attributes of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// The inode.
+    /// Number of the inode.
     pub ino: Ino,
-    /// Tells two uses of the same number apart.
+    /// Generation of the inode, which distinguishes successive inodes of the same number.
     pub generation: u32,
-    /// Type and permissions.
+    /// File type and permission bits, as in `st_mode` of stat(2).
     pub mode: u32,
     /// Number of names; for a directory, 2 and its subdirectories.
     pub nlink: u32,
-    /// The owner.
+    /// User identifier (UID) of the inode's owner.
     pub uid: u32,
-    /// The owner's group.
+    /// Group identifier (GID) of the inode.
     pub gid: u32,
     /// Number of a device, for device nodes.
     pub rdev: u32,
@@ -92,7 +93,7 @@ pub struct Attributes {
     pub mtime: Time,
     /// Last change of content or attributes.
     pub ctime: Time,
-    /// Creation.
+    /// Time of the inode's creation.
     pub birth: Time,
 }
 
@@ -101,7 +102,7 @@ pub struct Attributes {
 pub enum SetTime {
     /// The time of the call.
     Now,
-    /// The given time.
+    /// The time is set to this value.
     To(Time),
 }
 
@@ -110,13 +111,13 @@ pub enum SetTime {
 pub struct Change {
     /// Permissions; the type in it is ignored.
     pub mode: Option<u32>,
-    /// The owner.
+    /// New owner as a user identifier (UID); `None` keeps the owner.
     pub uid: Option<u32>,
-    /// The owner's group.
+    /// New group as a group identifier (GID); `None` keeps the group.
     pub gid: Option<u32>,
     /// The size of a regular file.
     pub size: Option<u64>,
-    /// Last access.
+    /// New time of the last access; `None` keeps the time.
     pub atime: Option<SetTime>,
     /// Last change of the content.
     pub mtime: Option<SetTime>,
@@ -127,11 +128,11 @@ pub struct Change {
 /// The treatment of a name that exists where another is renamed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameHow {
-    /// The name is replaced if it exists.
+    /// A rename replaces the target name if it exists (the default of rename(2)).
     Replace,
     /// An existing name is an error.
     NoReplace,
-    /// Both names exist and change places.
+    /// A rename exchanges two existing names (`RENAME_EXCHANGE`).
     Exchange,
 }
 
@@ -160,163 +161,163 @@ pub enum Seek {
 pub enum Operation<'a> {
     /// Finds a name. Counts a lookup of the inode, as all answers with an [`Answer::Entry`].
     Lookup {
-        /// The directory.
+        /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
     },
-    /// Returns the attributes.
+    /// Returns the attributes of an inode.
     Attributes {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
     },
-    /// Changes attributes.
+    /// Changes attributes of an inode.
     Change {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
-        /// The new values.
+        /// The attributes to change, with their new values.
         change: Change,
     },
     /// Makes a file, directory, pipe, socket or device node.
     Make {
-        /// The directory.
+        /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
-        /// Type and permissions.
+        /// File type and permission bits, as in `st_mode` of stat(2).
         mode: u32,
         /// Number of a device, for device nodes.
         rdev: u32,
     },
     /// Makes a symbolic link.
     Symlink {
-        /// The directory.
+        /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
         /// The path that the link names.
         target: &'a [u8],
     },
     /// Returns the target of a symbolic link.
     ReadLink {
-        /// The symbolic link.
+        /// Inode number of the symbolic link.
         ino: Ino,
     },
-    /// Gives a file one more name.
+    /// Gives a file an additional name (a hard link).
     Link {
-        /// The file.
+        /// Inode number of the file.
         ino: Ino,
-        /// The directory.
+        /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
     },
     /// Removes a name of anything but a directory.
     Unlink {
-        /// The directory.
+        /// Inode number of the directory that has, or gets, the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
     },
     /// Removes an empty directory.
     RemoveDirectory {
-        /// The directory that has the name.
+        /// Inode number of the directory that has the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
     },
-    /// Moves a name.
+    /// Moves or renames a directory entry.
     Rename {
-        /// The directory that has the name.
+        /// Inode number of the directory that has the entry.
         parent: Ino,
-        /// The name.
+        /// Name of the directory entry, a single path component.
         name: &'a [u8],
-        /// The directory that gets it.
+        /// Inode number of the directory into which the entry is moved.
         to_parent: Ino,
-        /// The name there.
+        /// Name of the entry in that target directory.
         to_name: &'a [u8],
         /// The treatment of a name that exists there.
         how: RenameHow,
     },
     /// Opens a file or directory. The inode stays until it is released as often.
     Open {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
         /// `true` if the file may be written through this handle.
         write: bool,
     },
     /// Ends an opening. Sizes and times that were not committed are, soon.
     Release {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
-        /// The word of the opening.
+        /// The value of `write` in the [`Open`](Operation::Open) that this operation ends.
         write: bool,
     },
     /// Commits size and times. The data itself is flushed by the caller, before.
     Fsync {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
     },
     /// Returns the value of an extended attribute.
     GetXattr {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
-        /// The attribute's name, with its space (`user.`).
+        /// Name of the extended attribute, with its namespace (such as `user.`).
         name: &'a [u8],
     },
     /// Sets an extended attribute.
     SetXattr {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
-        /// The attribute's name.
+        /// Name of the extended attribute, with its namespace (such as `user.`).
         name: &'a [u8],
-        /// The value.
+        /// New value of the extended attribute.
         value: &'a [u8],
         /// The treatment of an attribute that exists or does not.
         how: SetHow,
     },
     /// Returns the names of all extended attributes, each with a zero behind it.
     ListXattrs {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
     },
     /// Removes an extended attribute.
     RemoveXattr {
-        /// The inode.
+        /// Number of the inode to operate on.
         ino: Ino,
-        /// The attribute's name.
+        /// Name of the extended attribute, with its namespace (such as `user.`).
         name: &'a [u8],
     },
     /// Makes the file's place large enough for a range. Physical space is not reserved.
     Allocate {
-        /// The file.
+        /// Inode number of the file.
         ino: Ino,
-        /// First byte.
+        /// Offset in the file of the first byte of the range.
         offset: u64,
-        /// Number of bytes.
+        /// Length of the range in bytes.
         bytes: u64,
-        /// `true` if the size stays.
+        /// `true` to leave the file's size unchanged, as with `FALLOC_FL_KEEP_SIZE`.
         keep_size: bool,
     },
     /// Turns a range into zeroes; with `keep_size` and whole pages, that is a hole. The size never
     /// shrinks.
     Zero {
-        /// The file.
+        /// Inode number of the file.
         ino: Ino,
-        /// First byte.
+        /// Offset in the file of the first byte of the range.
         offset: u64,
-        /// Number of bytes.
+        /// Length of the range in bytes.
         bytes: u64,
         /// `true` if the size stays (a hole is punched so).
         keep_size: bool,
     },
     /// Finds data or a hole. All bytes before the size count as data.
     Seek {
-        /// The file.
+        /// Inode number of the file.
         ino: Ino,
-        /// First byte to look at.
+        /// Offset in the file at which the search begins.
         offset: u64,
-        /// The object.
+        /// The kind of position to look for: data or a hole.
         what: Seek,
     },
     /// Returns counts of the file system.
@@ -326,18 +327,18 @@ pub enum Operation<'a> {
 /// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing to tell.
+    /// The operation succeeded and has no result.
     Done,
     /// The inode of a name. The caller [forgets](crate::FileSystem::forget) it as often as it was
     /// told.
     Entry(Attributes),
-    /// Attributes.
+    /// The attributes of an inode.
     Attributes(Attributes),
     /// A target, a value or a list of names.
     Bytes(Vec<u8>),
     /// An offset in a file.
     Offset(u64),
-    /// Counts.
+    /// Statistics of the file system, such as its free space.
     Statistics(Statistics),
 }
 
@@ -350,7 +351,7 @@ pub struct Statistics {
     pub pages_free: u64,
     /// Maximum number of inodes.
     pub inodes: u64,
-    /// Free inodes.
+    /// Number of free inodes.
     pub inodes_free: u64,
     /// Maximum number of pages of metadata: directories, extended attributes, symbolic links.
     pub pool_pages: u64,
@@ -366,7 +367,7 @@ pub struct Statistics {
 /// [`FileSystem::outcome`](crate::FileSystem::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// No event.
+    /// No wait: the answer may be given at once.
     Now,
     /// The end of a commit, by its number.
     Commit(u64),
@@ -382,7 +383,7 @@ pub enum Until {
         /// The file.
         ino: Ino,
     },
-    /// The end of all writes of a file that are under way.
+    /// The end of all writes to a file that are in progress.
     Quiet {
         /// The file.
         ino: Ino,
@@ -401,8 +402,8 @@ pub enum Reply {
     Answer(Answer, Until),
     /// Nothing was carried out. The same operation is to be applied again after the event.
     Again(Until),
-    /// Nothing was carried out. The caller is to move the file's data, and to apply the same
-    /// operation again.
+    /// Nothing was carried out. The caller must first move the file's data to another place, and
+    /// then apply the same operation again.
     Move(Move),
 }
 
@@ -438,11 +439,11 @@ pub struct Move {
     pub bytes: u64,
 }
 
-/// Work on the data that the caller is to do, in any order, before it tells its
-/// [end](crate::FileSystem::chore_ended).
+/// A discard or zeroing of released space. The caller carries out chores in any order, and reports
+/// the [end](crate::FileSystem::chore_ended) of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chore {
-    /// The chore's number.
+    /// The number by which the caller reports the end of the chore.
     pub number: u64,
     /// The work.
     pub work: Work,
@@ -458,7 +459,7 @@ pub enum Work {
         /// Number of pages.
         pages: u64,
     },
-    /// Writes zeroes within one page, which other bytes of it survive.
+    /// Writes zeroes to a part of one page, and leaves the other bytes of the page unchanged.
     Zero {
         /// First byte, in virtual space.
         at: u64,
@@ -467,7 +468,7 @@ pub enum Work {
     },
 }
 
-/// Pages to be written all or none, and durably.
+/// Pages to be written atomically (all of them or none), and durably.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The commit's number. Numbers rise by one.
@@ -488,8 +489,8 @@ pub struct DirectoryEntry<'a> {
     pub kind: u32,
     /// The name.
     pub name: &'a [u8],
-    /// The cookie with which reading goes on behind this entry. It stays valid when names are
-    /// added or removed.
+    /// The position behind this entry, from which a later call continues to read the directory. The
+    /// position stays valid when names are added or removed.
     pub cookie: u64,
     /// The attributes of the inode.
     pub attributes: Attributes,

@@ -12,7 +12,8 @@ use crate::layout::{CHUNK_BYTES, FLAG_EXTENDING, PAGE_BYTES};
 use crate::state::{Moving, State, Stop, discard};
 use crate::words::{Answer, Ino, Move, Placed, S_IFDIR, S_IFMT, S_IFREG, Seek, Time, Until, Work};
 
-/// A file that is written grows into a place for this many times its size.
+/// Factor for the space of a file that grows by writes: the new place has this many times the
+/// file's size.
 const GENEROSITY: u64 = 4;
 
 /// Growth beyond the size leaves all but this share of the free chunks.
@@ -59,7 +60,8 @@ fn place_of(state: &State, ino: Ino) -> Place {
     state.place(ino).expect("a regular file has a place")
 }
 
-/// Sets the flag of a file whose data may lie beyond its size. Returns the commit.
+/// Sets the flag that a file's data may extend beyond its size. Returns the number of the commit
+/// with the flag.
 fn claim(state: &mut State, ino: Ino) -> u64 {
     let record = state.table.at(ino);
     record.flags = (record.flags.get() | FLAG_EXTENDING).into();
@@ -68,7 +70,8 @@ fn claim(state: &mut State, ino: Ino) -> u64 {
     commit
 }
 
-/// Takes part in a move of a file's data, if there is one: waits for it, or has the caller copy.
+/// Handles a move of a file's data that is in progress: the operation has to wait for the move, or
+/// the caller has to copy the data.
 fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     match state.moves.get(&ino) {
         None | Some(Moving::Leaving | Moving::Left) => return Ok(()),
@@ -116,7 +119,8 @@ fn quieten(state: &mut State, ino: Ino) -> Result<(), Stop> {
     Err(Stop::Again(Until::Quiet { ino }))
 }
 
-/// Grows a file's place for this many bytes. Returns the commit if the place has changed.
+/// Enlarges a file's place for `bytes` bytes. Returns the number of the commit if the place has
+/// changed.
 fn grow(state: &mut State, ino: Ino, bytes: u64, wanted: u64) -> Result<Option<u64>, Stop> {
     let place = place_of(state, ino);
     if bytes <= place.bytes() {
@@ -249,7 +253,8 @@ pub(crate) fn place_read(state: &State, ino: Ino, (offset, bytes): Range) -> Res
     Ok(Placed::At { at, bytes: bytes.min(left) })
 }
 
-/// Returns the place of bytes to be written, or what has to happen before.
+/// Returns the place in virtual space to which bytes are to be written, or the step that must come
+/// first.
 pub(crate) fn place_write(state: &mut State, ino: Ino, range: Range) -> Result<Placed, Errno> {
     match locate(state, ino, range) {
         Ok(at) => Ok(Placed::At { at, bytes: range.1 }),
@@ -446,7 +451,8 @@ pub(super) fn seek(state: &State, ino: Ino, offset: u64, what: Seek) -> Outcome 
     Ok((Answer::Offset(at), Until::Now))
 }
 
-/// Has completed what the last owner of the file system left of an inode.
+/// Completes the moves and truncations of an inode that were interrupted when the file system was
+/// last used.
 pub(crate) fn recover(state: &mut State, ino: Ino) {
     let record = *state.table.at(ino);
     if record.other.order_next != 0 {

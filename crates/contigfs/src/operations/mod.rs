@@ -16,7 +16,7 @@ use answer::Outcome;
 use crate::state::{State, Stop};
 use crate::words::{Answer, Applied, Caller, Operation, Reply, Time, Until};
 
-/// Applies an operation.
+/// Applies an operation to the file system's state in memory.
 pub(crate) fn apply(
     state: &mut State,
     now: Time,

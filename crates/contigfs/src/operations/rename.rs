@@ -51,7 +51,7 @@ fn is_within(state: &State, ino: Ino, above: Ino) -> bool {
     false
 }
 
-/// Moves a name to a free one.
+/// Moves a directory entry to a name that does not exist.
 fn insert(state: &mut State, now: Time, (from, source): (Ino, Found), to: At) -> Outcome {
     state.begin()?;
     if !state.names.has_room(to.0, to.1) && state.pool.pages_free() == 0 {
@@ -66,7 +66,7 @@ fn insert(state: &mut State, now: Time, (from, source): (Ino, Found), to: At) ->
     Ok((Answer::Done, Until::Commit(commit)))
 }
 
-/// Moves a name over another.
+/// Moves a directory entry to an existing name, which it replaces.
 fn replace(
     state: &mut State,
     now: Time,
@@ -116,7 +116,8 @@ fn exchange(
     Ok((Answer::Done, Until::Commit(commit)))
 }
 
-/// Notes that an inode has its name in another directory. Returns the commit.
+/// Updates an inode whose entry was moved to another directory. Returns the number of the commit
+/// with the change.
 fn arrive(state: &mut State, now: Time, ino: Ino, from: Ino, to: Ino) -> u64 {
     let is_directory = directory(state, ino).is_ok();
     let record = state.table.at(ino);

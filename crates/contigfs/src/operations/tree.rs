@@ -16,7 +16,7 @@ use crate::words::{
 /// A directory and a name.
 pub(super) type At<'a> = (Ino, &'a [u8]);
 
-/// Checks that a directory lives and that the name may stand in it.
+/// Checks that a directory exists, and that a name is valid for an entry of the directory.
 pub(super) fn check_name(state: &State, (parent, name): At) -> Result<(), Errno> {
     let record = directory(state, parent)?;
     if name.len() > NAME_MAX {
@@ -34,7 +34,7 @@ pub(super) fn check_name(state: &State, (parent, name): At) -> Result<(), Errno>
     Ok(())
 }
 
-/// Finds a name, for an operation that removes it.
+/// Looks a name up for an operation that removes the name.
 pub(super) fn find(state: &State, (parent, name): At) -> Result<Found, Errno> {
     match check_name(state, (parent, name)) {
         Err(Errno::EXIST) => Err(Errno::INVAL),
