@@ -1,4 +1,5 @@
-//! The device below a file system, with what each of its commands in flight is for.
+//! The queue to the device below a file system, which remembers the purpose of each command in
+//! flight.
 //!
 //! Commands that the device has no room for wait here, oldest first.
 
@@ -11,7 +12,7 @@ use contract::{Buf, Command, Completion, Device, Instant, SlotTable, Status, Sub
 pub(crate) struct Ended<T> {
     /// The purpose of the command.
     pub(crate) task: T,
-    /// The outcome.
+    /// The status with which the device completed the command.
     pub(crate) status: Status,
     /// The buffer of the command.
     pub(crate) buf: Option<Buf>,
@@ -42,7 +43,7 @@ impl<D: Device, T> Disk<D, T> {
         self.device
     }
 
-    /// Submits a command, or lets it wait for room.
+    /// Submits a command to the device, or queues it until the device has room for it.
     pub(crate) fn submit(&mut self, now: Instant, command: Command, buf: Option<Buf>, task: T) {
         self.waiting.push_back((command, buf, task));
         self.start(now);
@@ -56,7 +57,7 @@ impl<D: Device, T> Disk<D, T> {
         }
     }
 
-    /// Appends the ended commands to `ended`, and starts others in their place.
+    /// Appends the completed commands to `ended`, and submits queued commands in their place.
     pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<Ended<T>>) {
         self.device.poll(now, &mut self.done);
         for Completion { slot, status, buf } in self.done.drain(..) {
@@ -65,7 +66,7 @@ impl<D: Device, T> Disk<D, T> {
         self.start(now);
     }
 
-    /// Starts what was submitted.
+    /// Makes the device start the commands that were submitted.
     pub(crate) fn kick(&mut self, now: Instant) {
         self.device.kick(now);
     }

@@ -13,14 +13,14 @@ use crate::maintain::{now, seed};
 /// Permissions of a new file: those of its owner.
 const FILE_MODE: u32 = 0o600;
 
-/// Free pages of a volume below which its file system takes no more names.
+/// Number of free pages of a volume below which no files or directories are created.
 const COMMIT_PAGES_MIN: u64 = 256;
 
 /// Permissions of a new folder.
 const FOLDER_MODE: u32 = 0o755;
 
-/// Makes a file of a size, with the folders above it. Nothing of it is written, and it reads as
-/// zeroes.
+/// Creates a file of the given size, with missing directories above it. No data is written: the
+/// file reads as zeroes.
 pub(crate) fn allocate(
     spec: &Spec,
     path: &str,
@@ -84,7 +84,7 @@ fn line(fs: &FileSystem, ino: Ino, path: &str) -> String {
     }
 }
 
-/// A file system whose operations are carried out one by one.
+/// A file system that is not mounted, whose operations are carried out one after another.
 struct Editor<'a> {
     fs: FileSystem,
     medium: &'a mut Medium,
@@ -138,7 +138,8 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    /// Returns the folder of a name in another, which is made if it is missing.
+    /// Returns the inode number of a directory in the directory `parent`. Creates the directory if
+    /// it is missing.
     fn folder(&mut self, parent: Ino, name: &str) -> Result<Ino, Errno> {
         let name = name.as_bytes();
         let made = Operation::Make { parent, name, mode: S_IFDIR | FOLDER_MODE, rdev: 0 };
@@ -156,7 +157,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Carries out an operation, until all of it is durable.
+    /// Carries out an operation, with all commits and chores that it needs to be durable.
     fn carry_out(&mut self, operation: Operation) -> Result<Answer, Errno> {
         loop {
             let reply = self.apply(operation)?;
@@ -177,7 +178,7 @@ impl<'a> Editor<'a> {
         self.fs.statistics().pages_free < COMMIT_PAGES_MIN
     }
 
-    /// Returns an error of making a file or folder, with what to do.
+    /// Returns an error message for a file or directory that could not be created, with advice.
     fn advice(&self, errno: Errno) -> String {
         let why = match errno {
             Errno::EXIST => {
@@ -210,7 +211,8 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Returns the error that the space for files has no place of this size, with what to do.
+/// Returns the error message that no free range of virtual space is large enough for the file, with
+/// advice.
 fn too_large(bytes: u64) -> String {
     format!(
         "the volume's space has no place for {} in a row; choose a smaller size, remove files, or make a \

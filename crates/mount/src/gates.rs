@@ -11,7 +11,7 @@ use contigfs::Ino;
 pub(crate) enum Pass {
     /// Beside others: reads, and writes of whole pages.
     Shared,
-    /// Alone.
+    /// The request runs while no other request of the file runs.
     Alone,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Gates<T> {
 
 #[derive(Debug)]
 struct Gate<T> {
-    /// Requests inside.
+    /// Number of requests of the file that are running.
     inside: u32,
     /// `true` if the one that is inside is alone.
     is_alone: bool,
@@ -50,7 +50,8 @@ impl<T> Gates<T> {
         Gates { gates: HashMap::new() }
     }
 
-    /// Lets a request of a file in, and returns it; or has it wait.
+    /// Admits a request of a file and returns it, or queues it until it may run beside the running
+    /// requests of the file.
     pub(crate) fn enter(&mut self, ino: Ino, pass: Pass, request: T) -> Option<T> {
         let gate = self.gates.entry(ino).or_insert_with(|| Gate {
             inside: 0,
@@ -65,7 +66,7 @@ impl<T> Gates<T> {
         None
     }
 
-    /// Lets a request out, and appends those that may go on to `admitted`.
+    /// Ends a request of a file, and appends the queued requests that may run now to `admitted`.
     pub(crate) fn leave(&mut self, ino: Ino, admitted: &mut VecDeque<T>) {
         let gate = self.gates.get_mut(&ino).expect("a request was inside");
         gate.inside -= 1;

@@ -1,4 +1,5 @@
-//! The kernel's end of a mounted file system, as the engine sees it.
+//! The interface of the engine to the kernel: requests of a mounted file system, and replies to
+//! them.
 
 use std::ops::Range;
 
@@ -16,7 +17,8 @@ pub(crate) trait Kernel {
         supply: &mut dyn FnMut() -> Option<Buf>,
     );
 
-    /// Replies to a request with a head and, if it has one, a body: a part of a buffer.
+    /// Replies to a request with a head and, if the reply has one, a body, which is a range of a
+    /// buffer.
     fn reply(&mut self, head: &[u8], body: Option<(Buf, Range<usize>)>);
 
     /// Ends a request that has no reply.
@@ -25,7 +27,7 @@ pub(crate) trait Kernel {
     /// Returns `true` once the file system is not mounted any more.
     fn has_ended(&self) -> bool;
 
-    /// Returns `true` once all replies have left.
+    /// Returns `true` once all replies were passed to the kernel.
     fn has_sent_all(&self) -> bool;
 }
 

@@ -29,11 +29,11 @@ pub(super) struct Held {
 /// Replies and requests that wait.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// Replies, for events.
+    /// Replies that wait for an event, such as a commit, with that event.
     pub(super) held: Vec<Held>,
-    /// Requests, for events.
+    /// Requests that are repeated after an event, with that event.
     pub(super) again: Vec<(Until, Pending)>,
-    /// Requests that may go on, since others of their file have ended.
+    /// Requests that may continue, because other requests of the same file have ended.
     pub(super) admitted: VecDeque<Pending>,
     /// Requests that cannot go on, and why.
     pub(super) refused: Vec<(Pending, Errno)>,
@@ -51,7 +51,7 @@ pub(super) struct Core<K, D> {
     pub(super) waits: Waits,
     /// Moves that requests wait for, and that have not begun.
     pub(super) asked: Vec<(Move, Pending)>,
-    /// `true` if the device has written what no flush has followed.
+    /// `true` if the device has carried out writes since the last flush.
     pub(super) has_written: bool,
     /// Flushes for requests in flight.
     pub(super) flushes: u32,
@@ -94,7 +94,7 @@ impl<K: Kernel, D: Device> Core<K, D> {
         }
     }
 
-    /// Returns `true` if no request is in service, and all replies have left.
+    /// Returns `true` if no request is being served, and all replies were passed to the kernel.
     pub(super) fn is_idle(&self) -> bool {
         self.waits.held.is_empty()
             && self.waits.again.is_empty()

@@ -18,7 +18,7 @@ use crate::kernel::Kernel;
 /// Parts of the largest read: one that begins within a page has a page more than a request may.
 const PARTS: usize = 2;
 
-/// A read between its request and its reply.
+/// The state of a read request until its reply.
 #[derive(Debug)]
 struct ReadJob {
     unique: u64,
@@ -35,7 +35,7 @@ struct ReadJob {
     failed: Option<Errno>,
 }
 
-/// A write between its request and its reply.
+/// The state of a write request until its reply.
 #[derive(Debug)]
 struct WriteJob {
     unique: u64,
@@ -44,7 +44,7 @@ struct WriteJob {
     offset: u64,
     /// Bytes of the write.
     bytes: usize,
-    /// First byte on the device, once the file system has said it.
+    /// Offset on the device of the first byte; valid once the file system has chosen the place.
     at: u64,
     /// Bytes that are written: `done ≤ bytes`.
     done: usize,
@@ -84,8 +84,9 @@ impl WriteJob {
         ((self.offset + self.done as u64) % PAGE_BYTES as u64) as usize
     }
 
-    /// Moves the data to its place in the pages that the next command writes, and zeroes the rest of
-    /// these pages. Returns the pages of which the file has more.
+    /// Moves the data to its offset in the pages that the next command writes, and zeroes the
+    /// remainder of these pages. Returns the pages that hold other bytes of the file, and so must
+    /// be read first.
     fn prepare(&mut self) -> [Option<Edge>; 2] {
         let (before, left) = (self.before(), self.bytes - self.done);
         self.leg = left.min(REQUEST_BYTES_MAX - before);
@@ -179,7 +180,7 @@ impl Data {
         }
     }
 
-    /// Reads from the place that the file system says.
+    /// Reads from the place on the device that the file system returns for the range.
     pub(super) fn place_read<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, slot: Slot) {
         let job = self.reads.get(slot);
         let placed = core.fs.place_read(job.ino, job.offset, job.bytes as u64);
@@ -319,7 +320,8 @@ impl Data {
         }
     }
 
-    /// Writes to the place that the file system says; or waits outside of the gate until it says one.
+    /// Writes to the place on the device that the file system returns for the range. Waits if the
+    /// file system has no place yet, and lets other requests of the file run meanwhile.
     pub(super) fn place_write<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, slot: Slot) {
         let job = self.writes.get(slot);
         let ino = job.ino;
@@ -350,7 +352,8 @@ impl Data {
         core.refuse(job.unique, why);
     }
 
-    /// Prepares the next command of a write, and reads the pages that it changes in part.
+    /// Prepares the next device command of a write, and reads the pages of which the write changes
+    /// only a part.
     fn prepare_write<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, slot: Slot) {
         let job = self.writes.get(slot);
         let edges = job.prepare();

@@ -31,7 +31,7 @@ use task::{PAGE_BYTES, Pending, Task};
 use translate::{CACHED, Form, change, entry, failed, ino};
 use upkeep::{Stage, Upkeep};
 
-/// Requests in service.
+/// Maximum number of requests that are being served at the same time.
 pub(crate) const DEPTH: usize = 48;
 
 /// The buffers of an engine. The large ones take a message, and the data of a read or write that
@@ -123,7 +123,8 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         self.upkeep.stage == Stage::Closed { is_durable: true }
     }
 
-    /// Returns what the engine was made of, once it has closed.
+    /// Returns the kernel interface, the device and the file system of which the engine was made,
+    /// once the engine has closed.
     pub(crate) fn into_parts(self) -> (K, D, FileSystem) {
         (self.core.kernel, self.core.disk.into_device(), self.core.fs)
     }
@@ -331,7 +332,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         }
     }
 
-    /// Goes on with what has waited long enough.
+    /// Continues all requests whose awaited event has happened.
     fn resume(&mut self) {
         while self.core.waits.has_news || !self.core.waits.admitted.is_empty() {
             self.core.waits.has_news = false;
@@ -362,7 +363,8 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         }
     }
 
-    /// Goes on with what has waited, within the gate of its file if it is admitted.
+    /// Continues a request that has waited. `is_admitted` is `true` if the request has its turn
+    /// among the requests of its file.
     fn go_on(&mut self, pending: Pending, is_admitted: bool) {
         match pending {
             Pending::Request(message) => {

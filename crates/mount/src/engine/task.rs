@@ -1,4 +1,5 @@
-//! Commands of the device and waiting requests, as the parts of the engine name them to each other.
+//! Device commands by their purpose, and waiting requests, as the parts of the engine refer to
+//! them.
 
 use contigfs::{Chore, Ino};
 use contract::{BLOCK_BYTES, Range, Slot};
@@ -9,15 +10,15 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// The purpose of a command at the device.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// Reads a part of what a read asks for.
+    /// Reads a part of the range that a read request asks for.
     Read(Slot, usize),
     /// Reads a page of which a write changes a part.
     Edge(Slot, Edge),
-    /// Writes what a write has.
+    /// Writes the data of a write request.
     Write(Slot),
     /// Flushes before the attributes of a file, or of all, are committed.
     Fsync { unique: u64, at: Option<Ino> },
-    /// Upkeep.
+    /// Carries out a commit, a chore or a move of the file system itself.
     Upkeep(Deed),
 }
 
@@ -32,12 +33,12 @@ pub(super) enum Edge {
     Both,
 }
 
-/// The purpose of a command of upkeep.
+/// The purpose of a device command that serves the file system itself.
 #[derive(Debug)]
 pub(super) enum Deed {
     /// Writes the pages of a commit.
     Commit(u64),
-    /// Discards a part of what a chore does.
+    /// Discards a part of the range that a chore discards.
     Discard(u64),
     /// Reads the page in which a chore writes zeroes.
     Zero(Chore),
@@ -49,18 +50,18 @@ pub(super) enum Deed {
     Copied,
     /// Flushes a file that has moved.
     Move,
-    /// The last flush.
+    /// Flushes the device for the last time before the volume is closed.
     Last,
 }
 
-/// A part of a request that waits for an event, or for the other requests of its file.
+/// A request, or a step of one, that waits for an event or for other requests of the same file.
 #[derive(Debug)]
 pub(super) enum Pending {
     /// A request that is carried out again from its message.
     Request(Box<[u8]>),
-    /// A read.
+    /// A read request that waits for its turn.
     Read(Slot),
-    /// A write.
+    /// A write request that waits for its turn.
     Write(Slot),
     /// The commit of a file's attributes, after a flush.
     Fsync { unique: u64, at: Ino },

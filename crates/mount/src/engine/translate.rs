@@ -26,23 +26,23 @@ const ACCESS_MODE: u32 = 3;
 pub(super) enum Form {
     /// Success without a body.
     Done,
-    /// A name and its node.
+    /// A reply with the node that a name refers to (`fuse_entry_out`).
     Entry,
     /// A file that was made and opened; it may be written by the handle.
     Created { write: bool },
-    /// Attributes.
+    /// A reply with attributes of a node.
     Attributes,
-    /// Bytes, all of them.
+    /// A reply with bytes, such as the target of a symbolic link, of any length.
     Bytes,
     /// Bytes, if the caller has room for so many; zero asks for their number.
     Xattr { room: u32 },
-    /// A place in a file.
+    /// A reply with an offset in a file.
     Offset,
     /// Sizes of the file system.
     Statistics,
-    /// An opened file.
+    /// A reply with the handle of an opened file.
     Opened { write: bool },
-    /// An opened directory.
+    /// A reply with the handle of an opened directory.
     OpenedDirectory,
 }
 
@@ -70,7 +70,7 @@ fn handle(write: bool) -> u64 {
     u64::from(write)
 }
 
-/// Returns what an opened file's handle says.
+/// Returns `true` if the file with this handle was opened for writing.
 fn may_write(handle: u64) -> bool {
     handle & 1 != 0
 }
@@ -233,7 +233,7 @@ fn to_kernel(time: Time) -> fuse::Time {
     fuse::Time { seconds: time.seconds, nanoseconds: time.nanos }
 }
 
-/// Returns attributes as the kernel has them.
+/// Converts attributes to the kernel's structure.
 fn attributes(of: &Attributes) -> fuse::Attributes {
     fuse::Attributes {
         ino: u64::from(of.ino),
@@ -250,7 +250,7 @@ fn attributes(of: &Attributes) -> fuse::Attributes {
     }
 }
 
-/// Returns a node as the kernel has it.
+/// Converts an inode's attributes to the kernel's structure of a directory entry.
 pub(super) fn entry(of: &Attributes) -> Entry {
     Entry {
         generation: u64::from(of.generation),
@@ -260,7 +260,7 @@ pub(super) fn entry(of: &Attributes) -> Entry {
     }
 }
 
-/// A reply before it is sent: its head, or data.
+/// The form of a reply to the kernel: its encoded message, or a body that follows a head.
 pub(super) enum Said {
     /// A reply without data.
     Head(Head),
@@ -268,7 +268,7 @@ pub(super) enum Said {
     Bytes(Vec<u8>),
 }
 
-/// Returns the reply to a request whose answer this is.
+/// Encodes the file system's answer to a request as the reply to the kernel.
 ///
 /// # Errors
 /// `ERANGE` if the caller has too little room.
@@ -312,7 +312,7 @@ fn sizes(counts: &Statistics) -> Sizes {
     }
 }
 
-/// Returns an error as the kernel has it.
+/// Converts an error of the file system to the kernel's error number.
 pub(super) fn errno(errno: Errno) -> wire::fuse::Errno {
     wire::fuse::Errno(errno.0)
 }

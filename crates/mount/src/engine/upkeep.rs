@@ -50,17 +50,19 @@ pub(super) enum Stage {
     Closing,
     /// The last flush is at the device.
     Flushing,
-    /// All is done; `is_durable` unless the last flush has failed.
+    /// The last flush has ended and the engine is done. `is_durable` is `false` if that flush
+    /// failed.
     Closed { is_durable: bool },
 }
 
-/// The commit under way.
+/// The commit that is being written to the device.
 #[derive(Debug)]
 struct Committing {
     pages: u16,
     /// The number of tries for which there was no space.
     full: u32,
-    /// The payload, and the time to try again, after such a try.
+    /// The payload of a commit for which the device had no space, with the time of the next
+    /// attempt; `None` if none waits.
     waiting: Option<(Instant, Buf)>,
 }
 
@@ -69,7 +71,7 @@ struct Committing {
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
     pub(super) stage: Stage,
-    /// The time to commit what waits in memory.
+    /// The time at which changes in memory are committed; `None` without such changes.
     flush_at: Option<Instant>,
     /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
@@ -79,7 +81,7 @@ pub(super) struct Upkeep {
     cutting: u32,
     /// Moves, of which the first is under way.
     moves: VecDeque<Moving>,
-    /// The commit under way, by its number.
+    /// The commit that is being written, with its number; `None` if there is none.
     commit: Option<(u64, Committing)>,
 }
 
@@ -90,7 +92,7 @@ impl Upkeep {
         [self.flush_at, again.map(|(at, _)| *at)].into_iter().flatten().min()
     }
 
-    /// Starts what there is to do. Returns `true` if there was something.
+    /// Starts the commits, chores and moves that are due. Returns `true` if anything was started.
     pub(super) fn start<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         self.keep_time(core);
         let mut progressed = self.commit_again(core);
@@ -127,8 +129,8 @@ impl Upkeep {
         true
     }
 
-    /// Keeps the payload of a commit for another try, if there was no space. Returns it if it was
-    /// the last try.
+    /// Keeps the payload of a commit for a later attempt, because the device had no space. Returns
+    /// the payload if no attempts are left.
     fn keep_commit(&mut self, now: Instant, buf: Buf) -> Option<Buf> {
         let (_, commit) = self.commit.as_mut().expect("a commit is under way");
         if commit.full == COMMITS_AGAIN {
@@ -139,7 +141,7 @@ impl Upkeep {
         None
     }
 
-    /// Has what waits in memory committed after a while.
+    /// Schedules a commit of the changes that are in memory.
     fn keep_time<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
         match self.flush_at {
             _ if core.fs.is_idle() => self.flush_at = None,
@@ -250,8 +252,8 @@ impl Upkeep {
         }
     }
 
-    /// Writes zeroes into a page that was read, unless they are there: a page that was never written
-    /// would take space.
+    /// Writes zeroes into a part of a page that was read, unless the part is zero already, since a
+    /// write to a hole would take space.
     fn zero<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>, chore: &Chore, mut buf: Buf) {
         let Work::Zero { at, bytes } = chore.work else { unreachable!("the chore writes zeroes") };
         let within = (at % PAGE_BYTES as u64) as usize;
