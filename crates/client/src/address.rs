@@ -34,7 +34,7 @@ pub struct Trust {
     /// The SHA-256 fingerprint of the only certificate that is trusted; `None` to trust
     /// certificates of the authorities.
     pub fingerprint: Option<String>,
-    /// The name in the certificate, if it differs from the host's.
+    /// The host name in the server's certificate, if it differs from the host name in the address.
     pub name: Option<String>,
 }
 

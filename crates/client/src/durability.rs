@@ -32,13 +32,13 @@ struct Ledger {
     changed: u64,
     /// The number of the first span that no flush covers.
     covered: u64,
-    /// `true` if changes were lost and no flush has reported it yet.
+    /// `true` if the server has lost acknowledged changes, and no flush has reported the loss yet.
     is_lost: bool,
 }
 
 impl Durability {
-    /// Returns the durability of a volume whose earlier client knew this epoch, and may have had
-    /// changes that no flush covers.
+    /// Returns the durability record of a volume whose earlier client knew this storage epoch, and
+    /// may have had changes that no flush has made durable.
     pub fn after(epoch: u32) -> Durability {
         let ledger = Ledger { epoch, changed: 1, ..Ledger::default() };
         Durability {

@@ -12,7 +12,7 @@ use crate::{Done, Initiator, Loss, Op, Report};
 /// A request that the operating system has given.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The request's tag, which names it until its completion.
+    /// The request's tag, which identifies the request until its completion.
     pub tag: u16,
     /// The request; an error is its outcome.
     pub request: Result<BlockRequest, BlockError>,
@@ -20,7 +20,7 @@ pub struct Arrival {
     pub need: Need,
 }
 
-/// The thing that a request needs next: memory for its data, or service.
+/// The step that a request of the block device needs next: a buffer for its data, or service.
 #[derive(Debug)]
 pub enum Need {
     /// Memory for the data of a write, by [`Driver::ask`].
@@ -35,7 +35,8 @@ pub trait Driver {
     /// to `freed`.
     fn poll(&mut self, arrivals: &mut Vec<Arrival>, freed: &mut Vec<Buf>);
 
-    /// Asks for the data of a write, which comes in `buf`. The request arrives again.
+    /// Asks the driver to copy the data of a write into `buf`. The driver then delivers the request
+    /// again, with its data.
     fn ask(&mut self, tag: u16, buf: Buf);
 
     /// Completes a request: with the bytes that were read or written, zero for what has no data, or
@@ -58,7 +59,7 @@ pub enum News {
     /// The queue has a connection. The requests that it had in flight on an earlier connection have
     /// ended.
     Connected,
-    /// The queue has lost its connection, or could not make one.
+    /// The queue has lost its connection to the server, or could not establish one.
     Lost(Loss),
     /// A flush failed, because acknowledged changes were lost with the server's machine.
     WritesLost,
@@ -111,8 +112,8 @@ pub struct Engine<T, Q> {
     tags: Vec<u16>,
     /// Requests that wait for a buffer, oldest first.
     waiting: VecDeque<u16>,
-    /// Tags and buffers of requests to send to the server again, with the time for it, earliest
-    /// first.
+    /// Requests to send to the server again, each with the time to do so, its tag and its buffer;
+    /// earliest first.
     again: VecDeque<(Instant, u16, Option<Buf>)>,
     news: Vec<News>,
     arrivals: Vec<Arrival>,
@@ -220,7 +221,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Gives a request to the initiator, or completes it with an error.
+    /// Submits a request to the initiator, or completes the request with an error.
     fn start(&mut self, now: Instant, tag: u16, buf: Option<Buf>) {
         let held = self.held[usize::from(tag)].expect("a request is held until it is completed");
         let command = held.request.and_then(|request| request.command(self.terms.is_read_only));
@@ -256,7 +257,7 @@ impl<T: Dial, Q: Driver> Engine<T, Q> {
         }
     }
 
-    /// Sends the requests to the server again whose pause is over.
+    /// Submits the requests again whose pause before a repetition is over.
     fn repeat(&mut self, now: Instant) {
         while self.again.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, tag, buf) = self.again.pop_front().expect("it was just seen");

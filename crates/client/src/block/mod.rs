@@ -17,13 +17,13 @@ pub const RANGE_BLOCKS_MAX: u32 = 1 << 21;
 /// The operation of a block device's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOperation {
-    /// Reads the sectors.
+    /// Reads the sectors of the range.
     Read,
-    /// Writes the sectors.
+    /// Writes the sectors of the range.
     Write,
     /// Makes completed writes durable.
     Flush,
-    /// Discards the sectors.
+    /// Discards the sectors of the range, whose content may be lost.
     Discard,
     /// Writes zeroes to the sectors.
     WriteZeroes,
@@ -45,9 +45,9 @@ pub struct BlockRequest {
 /// The reason that a block device's request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockError {
-    /// The server, or the connection to it, failed.
+    /// The server, or the connection to it, has failed (`EIO`).
     Io,
-    /// There is no space left.
+    /// The server's device has no space left (`ENOSPC`).
     NoSpace,
     /// The operation is not supported; the operating system has another way.
     Unsupported,

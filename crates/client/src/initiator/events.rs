@@ -178,7 +178,8 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Lends the transport the buffers of reads whose data comes next.
+    /// Lends the transport the buffers of reads whose data comes next on their connections, so that
+    /// the data is received into them directly.
     pub(super) fn receive_directly(&mut self) {
         for n in 0..self.fillable.len() {
             let link = self.fillable[n];

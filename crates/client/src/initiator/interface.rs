@@ -11,7 +11,7 @@ use contract::{
 
 use crate::Durability;
 
-/// The identifier of a request from its submission to its end.
+/// The identifier of a request, valid from its submission until its end is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub(crate) Slot);
 
@@ -107,7 +107,7 @@ pub enum Loss {
     Refused(Status),
     /// The server broke the protocol.
     Protocol(Fatal),
-    /// The server was silent for too long while it owed an answer.
+    /// The server has sent nothing for too long although requests were unanswered.
     Silent,
 }
 
@@ -209,14 +209,15 @@ pub struct Options {
     /// has ended the old one's requests. The identifier must differ from every other initiator's.
     /// Zero gives up the fence, and with it the repetition of writes.
     pub client: u128,
-    /// If `true`, the initiator asks for checksums of payloads (version 2).
+    /// If `true`, the initiator asks for checksums of payloads, which need version 2 of the
+    /// protocol.
     pub checksums: bool,
     /// Credentials (version 2); empty for none.
     pub token: Box<[u8]>,
     /// The tenant of the connections (version 2); empty for the server's choice.
     pub tenant: Box<str>,
-    /// Minimum number of bytes for which the rest of a read's data is received directly into its
-    /// buffer.
+    /// Minimum number of outstanding bytes of a read's data at which they are received directly
+    /// into the read's buffer, without a copy.
     pub direct_min: usize,
     /// The first pause before dialling again. The pause doubles with each failure, with jitter.
     pub backoff_min: Duration,
@@ -228,15 +229,15 @@ pub struct Options {
     pub attempts_max: u32,
     /// Time without a connection after which waiting requests end as [`Status::ConnectionLost`].
     pub outage_max: Duration,
-    /// Maximum number of repetitions of a request, after which it ends as
-    /// [`Status::ConnectionLost`].
+    /// Maximum number of times that a request is sent again after lost connections. After them, it
+    /// ends as [`Status::ConnectionLost`].
     pub reissues_max: u8,
     /// Maximum time for a dial and for the hello. Also the maximum time that a server may stay
     /// silent while it owes an answer.
     pub silence_max: Duration,
-    /// Seed of the random part of the pauses before dialling again.
+    /// Seed of the random part of the pauses before the initiator connects again.
     pub seed: u64,
-    /// Changes that no flush has made durable, shared by all initiators of one volume.
+    /// The record of which changes are durable, shared by all initiators of one volume.
     pub durability: Arc<Durability>,
 }
 

@@ -12,7 +12,7 @@ use crate::random::Random;
 /// Resting.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LinkState {
-    /// No connection. The clock ends this state at `until`.
+    /// The link has no connection, and waits until the time `until` to connect again.
     Resting { until: Instant },
     /// The dial is in progress. The transport's `Opened` or `Closed` ends this state, or the client
     /// at `until`.
@@ -43,13 +43,16 @@ impl LinkState {
 pub(super) struct Link {
     pub(super) state: LinkState,
     pub(super) session: ClientSession,
-    /// The read whose data is arriving, and the number of bytes received so far.
+    /// The read whose data is arriving, and the number of its bytes received so far; `None` between
+    /// replies.
     pub(super) arriving: Option<(Slot, usize)>,
-    /// The read whose buffer the transport has, to receive into it.
+    /// The read whose buffer was lent to the transport for a direct receive; `None` if there is
+    /// none.
     pub(super) filling: Option<Slot>,
     /// `true` once the server has announced that it stops: nothing more is sent on this connection.
     pub(super) draining: bool,
-    /// Time at which the server last sent anything, or at which it first owed an answer after that.
+    /// The time at which the server last sent anything. If the server owed no answer since, the
+    /// time at which it began to owe one.
     pub(super) heard: Instant,
     /// Number of connections, and of attempts to make one, that ended since the last answer to a
     /// request.

@@ -28,10 +28,10 @@ pub use interface::{Done, Loss, Op, Options, QueueFull, Report, Ticket, Version}
 use link::{Link, LinkState};
 use requests::{Requests, Work};
 
-/// Maximum number of network events that one turn handles.
+/// Maximum number of transport events that one turn of the initiator processes.
 const EVENTS_MAX: usize = 256;
 
-/// Keeps connections to one server, and requests in flight on them.
+/// Keeps several connections to one server, and the requests in flight on them.
 #[derive(Debug)]
 pub struct Initiator<T> {
     transport: T,
@@ -95,8 +95,8 @@ impl<T: Dial> Initiator<T> {
         self.links[link].is_open()
     }
 
-    /// Returns the number of bytes of reads that were copied into their buffers so far. All others
-    /// were received into them.
+    /// Returns the number of bytes of reads that were copied into their buffers so far. All other
+    /// bytes were received directly into the buffers.
     pub fn copied_bytes(&self) -> u64 {
         self.copied
     }
@@ -112,8 +112,8 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Returns `true` once a closed initiator has no connection left and the transport none of its
-    /// buffers.
+    /// Returns `true` once a closed initiator has no connection left and the transport holds none
+    /// of its buffers.
     pub fn is_closed(&self) -> bool {
         self.closed
             && self.links.iter().all(|link| link.state.conn().is_none())
@@ -246,7 +246,8 @@ impl<T: Dial> Initiator<T> {
         self.requests.reports()
     }
 
-    /// Returns the time of the next turn if no network event comes before.
+    /// Returns the time at which the next turn is due if no network event comes first; `None` if
+    /// only an event makes a turn necessary.
     pub fn wake_at(&self) -> Option<Instant> {
         if self.requests.has_refused() {
             return Some(Instant::ZERO);
@@ -273,7 +274,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Counts one more answer that the server owes on this connection.
+    /// Counts one more unanswered request on this connection, for the detection of silent servers.
     fn owe(&mut self, now: Instant, link: usize, slot: Slot) {
         if self.requests.owe(slot) {
             self.links[link].heard = now;

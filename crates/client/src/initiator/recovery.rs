@@ -1,4 +1,5 @@
-//! The life of a link beyond one connection: dialling, pausing, giving up, sending again.
+//! The recovery of a link from lost connections: connecting, pausing, giving up, and sending
+//! requests again.
 
 use contract::{ConnId, Dial, HelloReply, Instant, Status};
 

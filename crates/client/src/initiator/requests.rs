@@ -16,7 +16,7 @@ use super::interface::{Done, Options, Report, Ticket, Version};
 /// Maximum number of reports that wait to be read; further reports are dropped.
 const REPORTS_MAX: usize = 4096;
 
-/// The requests in flight, and the reports about them.
+/// The requests in flight of an initiator, and the reports about requests that have ended.
 #[derive(Debug)]
 pub(super) struct Requests {
     flights: SlotTable<Flight>,
@@ -36,7 +36,8 @@ pub(super) struct Requests {
     order: u64,
     /// Maximum number of repetitions of a request.
     reissues_max: u8,
-    /// `true` if the server ends the requests of an old connection before it accepts a new one.
+    /// `true` if the server ends the requests of a lost connection before it accepts the connection
+    /// that replaces it.
     fenced: bool,
     durability: Arc<Durability>,
 }
@@ -52,7 +53,7 @@ struct Queue {
     ready: VecDeque<Slot>,
     /// Requests whose payload the transport holds, in the order of sending.
     lent: VecDeque<Slot>,
-    /// `true` while the link is listed among those with something to send.
+    /// `true` while the link is in the list of links that have something to send.
     eager: bool,
     /// The storage epoch of the current connection.
     storage_epoch: u32,
@@ -69,11 +70,12 @@ pub(super) struct Flight {
     sent: bool,
     /// Number of times the request was sent on earlier connections.
     reissues: u8,
-    /// The payload while the transport holds it, else `None`.
+    /// The identity of the payload's buffer while the transport holds the buffer; `None` otherwise.
     lent: Option<BufName>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
-    /// The span of changes that the request ends if it is a flush; see [`Durability`].
+    /// The span of changes that become durable with the request if the request is a flush; see
+    /// [`Durability`].
     span: u64,
 }
 
@@ -101,8 +103,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the command, and the stream in which barriers order it; `None` for a request about
-    /// the connection.
+    /// Returns the command of a request, and the stream in which barriers order the request.
+    /// Returns `None` for a request about the connection.
     fn place(&self) -> Option<(Command, u8)> {
         match *self {
             Work::Data { command, stream, .. } => Some((command, stream)),
@@ -216,7 +218,7 @@ impl Requests {
         self.flights.insert(flight).expect("the caller asked for room")
     }
 
-    /// Queues a new request behind the others of its link.
+    /// Appends a new request to the queue of its link.
     pub(super) fn queue(&mut self, link: usize, slot: Slot) {
         self.queues[link].ready.push_back(slot);
         self.rouse(link);
@@ -434,7 +436,7 @@ impl Requests {
     }
 
     /// Puts the requests that were sent on a lost connection back into the link's queue, or ends
-    /// them.
+    /// those that may not be repeated.
     pub(super) fn recall(&mut self, link: usize) {
         if self.queues[link].sent == 0 {
             return;
@@ -474,8 +476,8 @@ impl Requests {
         may
     }
 
-    /// Sends a request whose connection was lost again, now that its payload is back, or ends it if
-    /// it may not be repeated.
+    /// Queues a request of a lost connection again, now that the transport has returned its
+    /// payload. Ends the request if it may not be repeated.
     fn queue_again(&mut self, slot: Slot) {
         if self.count_repeat(slot) {
             self.put_in_order(slot);
@@ -565,7 +567,8 @@ fn slot_of(tag: Tag) -> Option<Slot> {
     u32::try_from(tag.checked_sub(1)?).ok().map(Slot::from_bits)
 }
 
-/// The address of a buffer, and its maker's number for it: two requests may send the same bytes.
+/// The identity of a buffer: its address and its index, since two requests may send bytes at the
+/// same address.
 type BufName = (usize, u32);
 
 /// Returns the buffer's name, which differs from that of every other buffer.

@@ -45,7 +45,7 @@ pub struct Shape {
     pub first_lba: u64,
     /// Size of the span in bytes; at least one request.
     pub span_bytes: u64,
-    /// If `true`, writes are durable before they are acknowledged.
+    /// If `true`, writes must be durable before they are acknowledged (forced unit access).
     pub fua: bool,
     /// If set, writes carry identifying contents, and reads are checked. The number distinguishes
     /// this run from earlier ones.
@@ -218,12 +218,13 @@ impl<P: Path> Generator<P> {
         progressed
     }
 
-    /// Returns `true` once the time is over and all requests have ended, or the wait for them has.
+    /// Returns `true` once the measured time is over, and all requests have ended or the time to
+    /// wait for them has passed.
     pub fn is_finished(&self, now: Instant) -> bool {
         now >= self.until && (self.in_flight == 0 || now >= self.until + DRAIN_MAX)
     }
 
-    /// Returns the time of the next turn if no event comes before.
+    /// Returns the time at which the next turn is due if no event comes first.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let mut at = self.path.wake_at().unwrap_or(Instant::from_nanos(u64::MAX));
         if now >= self.until {
@@ -246,7 +247,7 @@ impl<P: Path> Generator<P> {
         self.in_flight
     }
 
-    /// Ends the measured time now, if it is not over: nothing more is sent.
+    /// Ends the measured time now, if it is not over: no further requests are sent.
     pub fn stop(&mut self, now: Instant) {
         self.until = self.until.min(now);
     }

@@ -45,11 +45,13 @@ pub trait Path {
     /// Appends the ended requests. Returns `true` if anything happened.
     fn turn(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool;
 
-    /// Returns the time of the next turn if no event comes before.
+    /// Returns the time at which the next turn is due if no event comes first; `None` if only an
+    /// event makes a turn necessary.
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// A borrowed path, so that several generators can use the same path one after another.
+/// Implements [`Path`] for a borrowed path, so that several generators can use one path in
+/// succession.
 impl<P: Path> Path for &mut P {
     fn in_flight_max(&self) -> usize {
         (**self).in_flight_max()

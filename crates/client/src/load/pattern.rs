@@ -5,7 +5,7 @@ use crate::Random;
 /// The order in which a load visits the addresses of its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pattern {
-    /// All places are equally likely.
+    /// All block positions are equally likely.
     #[default]
     Random,
     /// Places in ascending order, round and round.
@@ -47,7 +47,7 @@ impl Places {
         Places { count, kind }
     }
 
-    /// Returns the next place, below the count.
+    /// Returns the position of the next request, from 0 to below the number of positions.
     pub fn draw(&mut self, random: &mut Random) -> u64 {
         let count = self.count;
         match &mut self.kind {

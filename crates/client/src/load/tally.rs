@@ -78,7 +78,7 @@ impl Tally {
         self.verify_failures += other.verify_failures;
     }
 
-    /// Clears all measurements.
+    /// Resets all counts and latencies to zero.
     pub fn reset(&mut self) {
         for side in [&mut self.read, &mut self.write, &mut self.probe] {
             side.reset();

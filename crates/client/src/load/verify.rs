@@ -68,11 +68,11 @@ pub struct Verifier {
 pub struct Failure {
     /// Logical block address of the sector in the namespace or device.
     pub lba: u64,
-    /// The contents found.
+    /// The wrong contents that were found in the sector.
     pub found: Found,
 }
 
-/// The contents found in a sector where they are not allowed.
+/// The kind of wrong contents that were found in a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Zeroes, though the write with generation `settled` was acknowledged.
@@ -99,11 +99,11 @@ pub enum Found {
     },
     /// The contents of another sector.
     Misplaced {
-        /// Logical block address of the other sector.
+        /// Logical block address for which the found contents were written.
         address: u64,
     },
-    /// The data of a write, counted by its generation, that is older than the last acknowledged one
-    /// or newer than any that was sent.
+    /// Contents of a write to this sector that is older than the last acknowledged write, or newer
+    /// than any write that was sent.
     Generation {
         /// The generation found in the sector.
         generation: u32,

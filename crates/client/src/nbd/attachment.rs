@@ -10,7 +10,7 @@ use super::report::{NbdLoss, NbdReport};
 use crate::Loss;
 use crate::load::{Ended, Path};
 
-/// Maximum number of network events that one turn handles.
+/// Maximum number of transport events that one turn of the attachment processes.
 const EVENTS_MAX: usize = 256;
 
 /// Number of frames to choose an export: the longest name, cut into heads.
@@ -57,22 +57,22 @@ impl AttachmentOptions {
 /// The state of an attachment. The cycle is: Resting → Rising → Up → Falling → Resting.
 #[derive(Debug)]
 enum Phase {
-    /// No connections. The clock ends this state.
+    /// There are no connections. The attachment connects again at the time `until`.
     Resting { until: Instant },
     /// Connections choose the export. The last of them or the clock ends this state.
     Rising { until: Instant },
-    /// All connections have chosen the export, and requests are sent. The loss of a connection ends
-    /// this state.
+    /// All connections have selected the export, and requests are sent. The loss of any connection
+    /// ends this state.
     Up,
     /// Connections are being closed. The end of the last connection, or the return of the last
     /// payload, ends this state.
     Falling { why: NbdLoss },
 }
 
-/// A connection to the export, and the requests in flight on it.
+/// A connection to the export, with its requests in flight.
 #[derive(Debug)]
 struct Line {
-    /// The transport's identifier of the connection, while there is one.
+    /// The transport's identifier of the connection; `None` without a connection.
     conn: Option<ConnId>,
     session: NbdClient,
     /// Requests in flight, by their cookies.
@@ -88,13 +88,13 @@ struct Line {
 struct Flight {
     command: Command,
     buf: Option<Buf>,
-    /// The address of the payload while the transport holds it.
+    /// The address of the payload while the transport holds it; `None` otherwise.
     lent: Option<usize>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
 }
 
-/// Keeps connections to an export of a server, and requests in flight on them.
+/// Keeps connections to one export of an NBD server, and the requests in flight on them.
 #[derive(Debug)]
 pub struct Attachment<T> {
     transport: T,

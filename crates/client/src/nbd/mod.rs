@@ -16,7 +16,7 @@ pub use attachment::{Attachment, AttachmentOptions};
 pub use proto::nbd::{Found, NbdRefusal};
 pub use report::{NbdLoss, NbdReport};
 
-/// Returns the client's part of the NBD negotiation that comes before a TLS handshake.
+/// Returns the client's side of the NBD negotiation that precedes a TLS handshake.
 pub fn prelude() -> Box<dyn contract::Prelude> {
     Box::new(proto::nbd::ClientPrelude::default())
 }

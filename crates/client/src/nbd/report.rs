@@ -10,7 +10,7 @@ use crate::Loss;
 /// An event of an attachment, except the end of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdReport {
-    /// All connections have chosen the export.
+    /// All connections have selected the export, whose properties are given.
     Up(Found),
     /// The connections are lost, or could not be made. They are made anew after a pause.
     Lost(NbdLoss),

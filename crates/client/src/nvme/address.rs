@@ -21,7 +21,7 @@ pub struct NvmeAddress {
     pub subsystem: String,
     /// The namespace identifier (`nsid=N`); 1 by default.
     pub nsid: u32,
-    /// Digests to ask for (`digests=header`, `digests=data`, `digests=both`).
+    /// The digests to ask the controller for (`digests=header`, `digests=data` or `digests=both`).
     pub digests: Digests,
     /// If `true` (the default), writes travel in the capsules of their commands where they fit.
     /// With `in_capsule=false`, the server asks for the data of every write.

@@ -11,7 +11,7 @@ pub(super) type CommandId = u16;
 /// A connection of a host.
 #[derive(Debug)]
 pub(super) struct QueueConnection {
-    /// The transport's identifier of the connection, while there is one.
+    /// The transport's identifier of the connection; `None` without a connection.
     pub(super) conn: Option<ConnId>,
     pub(super) queue: HostQueue,
     /// Requests in flight, by command identifier.
@@ -20,7 +20,8 @@ pub(super) struct QueueConnection {
     pub(super) vacant: Vec<CommandId>,
     /// Commands whose payload the transport holds, in the order of sending.
     pub(super) lent: VecDeque<CommandId>,
-    /// The read whose buffer the transport has, to receive into it.
+    /// The read whose buffer was lent to the transport for a direct receive; `None` if there is
+    /// none.
     pub(super) filling: Option<CommandId>,
 }
 
@@ -39,7 +40,7 @@ impl QueueConnection {
 pub(super) struct Flight {
     pub(super) command: Command,
     pub(super) buf: Option<Buf>,
-    /// The address of the payload while the transport holds it.
+    /// The address of the payload while the transport holds it; `None` otherwise.
     pub(super) lent: Option<usize>,
     /// The answer that came before the transport gave the payload back.
     pub(super) answer: Option<Status>,

@@ -14,7 +14,7 @@ use super::report::{HostLoss, HostReport, Patience};
 use crate::Loss;
 use crate::load::{Ended, Path};
 
-/// Maximum number of network events that one turn handles.
+/// Maximum number of transport events that one turn of the host processes.
 const EVENTS_MAX: usize = 256;
 
 /// Number of frames to set up a connection: the longest message, cut into heads.
@@ -36,7 +36,7 @@ const DOUBLINGS_MAX: u32 = 16;
 /// The state of the host, in a cycle: Resting → Rising → Up → Falling → Resting.
 #[derive(Debug)]
 enum HostPhase {
-    /// No connections. The clock ends this state.
+    /// There are no connections. The host connects again at the time `until`.
     Resting { until: Instant },
     /// Queues connect, the admin queue first. The last queue or the clock ends this state.
     Rising { until: Instant },
@@ -70,15 +70,15 @@ pub struct Host<T> {
     done: Vec<Ended>,
     reports: Vec<HostReport>,
     events: Vec<NetEvent>,
-    /// Minimum number of bytes for which the rest of a read's data is received directly into its
-    /// buffer.
+    /// Minimum number of outstanding bytes of a read's data at which they are received directly
+    /// into the read's buffer, without a copy.
     direct_min: usize,
     /// Lines whose next bytes may be data to receive directly.
     fillable: Vec<usize>,
 }
 
 impl<T: Dial> Host<T> {
-    /// Returns a host over `transport`, which dials in its first turn.
+    /// Returns a host that uses `transport`, and connects in its first turn.
     pub fn new(transport: T, options: HostOptions, patience: Patience) -> Self {
         let options = Rc::new(options);
         let depth = usize::from(options.queue_depth);
@@ -211,7 +211,8 @@ impl<T: Dial> Host<T> {
         self.lines[line].queue = queue;
     }
 
-    /// Sends the messages of a queue that are not requests, such as those that set it up.
+    /// Sends the messages of a queue that are not requests of the program, such as those that set
+    /// the queue up.
     fn speak(&mut self, now: Instant, line: usize) {
         let QueueConnection { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
         for head in queue.speech() {
@@ -239,7 +240,8 @@ impl<T: Dial> Host<T> {
         Ok(())
     }
 
-    /// Lends the transport the buffers of reads whose data comes next.
+    /// Lends the transport the buffers of reads whose data comes next on their connections, so that
+    /// the data is received into them directly.
     fn receive_directly(&mut self) {
         for n in 0..self.fillable.len() {
             let line = self.fillable[n];

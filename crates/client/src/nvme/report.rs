@@ -32,7 +32,8 @@ impl Default for Patience {
 /// An event of a host, except the end of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostReport {
-    /// All queues are connected.
+    /// All queues are connected to the controller; `Found` has the properties that the host has
+    /// learned.
     Up(Found),
     /// The controller is lost, or could not be created. The host connects again after a pause.
     Lost(HostLoss),
