@@ -11,7 +11,7 @@ pub(crate) struct Agenda {
     quota: u32,
     /// The number of probes left to make: requests after the last fault, which must succeed.
     probes: u32,
-    /// `true` once the peer makes no more faults of its own.
+    /// `true` once the peer has stopped injecting faults (such as closed connections) of its own.
     is_calm: bool,
     /// `true` if a probe failed since the last turn.
     backs_off: bool,
@@ -25,7 +25,7 @@ impl Agenda {
         Agenda { quota, probes: 0, is_calm: false, backs_off: false, rests_until }
     }
 
-    /// Drops the rest of the workload, and plans `probes` requests that must succeed.
+    /// Drops the remaining workload, and schedules `probes` requests that must succeed.
     pub(crate) fn calm_down(&mut self, probes: u32) {
         self.is_calm = true;
         self.quota = 0;
@@ -66,13 +66,14 @@ impl Agenda {
         is_probe
     }
 
-    /// Adds a probe in place of a failed one. [`Agenda::back_off`] follows in the next turn.
+    /// Schedules a further probe in place of one that failed. The peer pauses when
+    /// [`Agenda::back_off`] is called in the next turn.
     pub(crate) fn repeat_probe(&mut self) {
         self.probes += 1;
         self.backs_off = true;
     }
 
-    /// Makes the peer rest for `pause` if a probe has failed since the last turn.
+    /// Pauses the peer for `pause` if a probe has failed since the last turn.
     pub(crate) fn back_off(&mut self, now: Instant, pause: Duration) {
         if std::mem::take(&mut self.backs_off) {
             self.rests_until = now + pause;

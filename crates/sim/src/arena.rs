@@ -1,5 +1,4 @@
-//! Memory for buffers, reused from one world to the next. Buffers live for ever, so a world that
-//! allocated its own would leak them.
+//! Memory for the buffers of simulated worlds, which is reused from one world to the next.
 
 use std::collections::BTreeMap;
 

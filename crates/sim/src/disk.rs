@@ -24,7 +24,7 @@ struct Late<D> {
     inner: D,
     lateness: Lateness,
     chance: Chance,
-    /// Submissions that are held back, each with the time at which it reaches the inner device.
+    /// Submissions that are delayed, each with the time at which it reaches the device below.
     held: Vec<(Instant, Submission)>,
     calm: Rc<RefCell<bool>>,
     marks: Marks,
@@ -103,12 +103,12 @@ pub(crate) struct Volume {
 
 type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
 
-/// A command in flight, as far as the model knows it.
+/// A command in flight at the device, by the effect that it may have on the model.
 #[derive(Clone, Copy, Debug)]
 enum Inside {
-    /// A write of this request, or a piece of one.
+    /// A write of the request with this number, or a part of that write.
     Write(u32),
-    /// A flush, and the time at which it began.
+    /// A flush, with the time at which the flush began.
     Flush(Tick),
     /// A command that neither writes a request's data nor flushes.
     Other,

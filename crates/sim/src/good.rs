@@ -53,7 +53,7 @@ impl Good {
         each!(self, one => one.is_content())
     }
 
-    /// Returns `true` if the peer has sent all its requests.
+    /// Returns `true` if the peer has sent all requests of its workload.
     pub(crate) fn has_sent(&self) -> bool {
         each!(self, one => one.has_sent())
     }

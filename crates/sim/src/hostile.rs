@@ -14,9 +14,9 @@ use crate::port::Port;
 /// The behaviour of a hostile client on its present connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mischief {
-    /// Sends nothing.
+    /// The client connects and sends nothing.
     Silence,
-    /// Sends random bytes.
+    /// The client sends random bytes instead of messages.
     Noise,
     /// Sends half of a message, then nothing.
     Half,
@@ -26,7 +26,8 @@ enum Mischief {
     Odd { version: u8 },
     /// Sends one byte now and then.
     Drip,
-    /// Sends valid writes to its own namespace, and leaves in the middle of a payload.
+    /// The client sends valid writes to its own namespace, and closes the connection in the middle
+    /// of a payload.
     Cut,
 }
 

@@ -48,7 +48,8 @@ impl Plan {
         self.happenings.sort_by_key(|&(at, _)| at);
     }
 
-    /// Gives workers the buffers for requests of 1 MiB, and the device the tokens to let them pass.
+    /// Gives workers buffers for requests of 1 MiB, and the device enough tokens to admit such
+    /// requests.
     fn make_room_for_big_ones(&mut self) {
         for worker in &mut self.workers {
             match worker.pool.last_mut().filter(|class| class.bytes == 1 << 20) {

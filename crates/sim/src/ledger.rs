@@ -41,7 +41,7 @@ pub(crate) struct Lane {
 pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) command: Command,
-    /// The number of barriers that were sent on the request's lane before it.
+    /// The number of barriers that were sent before the request on the same lane.
     epoch: u32,
     start: Tick,
     /// The time of the end; `Tick::MAX` while the request may still be carried out.
@@ -49,7 +49,8 @@ pub(crate) struct Record {
     pub(crate) status: Option<Status>,
     /// The request's submissions to devices, and their completions.
     device: Passage,
-    /// The connection on which the request is sent, if it is sent on no other.
+    /// The connection to which the request is tied, because it is not sent again on another one;
+    /// `None` for other requests.
     near: Option<Near>,
 }
 
@@ -63,7 +64,7 @@ struct Passage {
     inside: u32,
 }
 
-/// A write to one block.
+/// A write to one block, as the model records it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     op: u32,
@@ -81,11 +82,12 @@ pub(crate) struct Ledger {
     compares: Vec<(u32, u64, Content)>,
     /// Barriers by lane, with the status of each.
     barriers: HashMap<Lane, Vec<Option<Status>>>,
-    /// Connections whose end a server has been told of.
+    /// The connections of which a server has noticed the end.
     partings: Partings,
-    /// Requests that were lost with the connection to which they are tied, and may be carried out.
+    /// Requests that were lost with the connection to which they are tied. Such a request may still
+    /// be carried out.
     lost: Vec<u32>,
-    /// The time at which a device began the latest flush of those that it has carried out.
+    /// The latest time at which a flush began that a device has completed.
     flushed: Tick,
     /// `true` if a device has answered a command with an error of the medium.
     has_media_errors: bool,
@@ -328,7 +330,8 @@ impl Ledger {
         }
     }
 
-    /// Returns `true` if the request may have written, for all that its status says.
+    /// Returns `true` if the status of the request does not rule out that the request has changed
+    /// data.
     fn may_have_written(&self, op: u32) -> bool {
         match self.records[op as usize].status {
             None => true,
@@ -433,7 +436,7 @@ impl Ledger {
         self.advance()
     }
 
-    /// Records that a device has carried out the flush that it began then.
+    /// Records that a device has completed the flush that began at the time `began`.
     pub(crate) fn flushed(&mut self, began: Tick) {
         self.flushed = self.flushed.max(began);
     }

@@ -10,7 +10,7 @@ use control::WorkerMailbox;
 use crate::marks::{Mark, Marks};
 use crate::nvme;
 
-/// A worker's real mailbox, with checks of what passes through it.
+/// A worker's real mailbox, which checks the messages that pass through it.
 #[derive(Debug)]
 pub(crate) struct WatchedMailbox {
     inner: WorkerMailbox,

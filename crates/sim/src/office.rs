@@ -150,8 +150,8 @@ impl Office {
         self.passed.take()
     }
 
-    /// Reports that all workers have left all epochs, on behalf of workers whose counters are not
-    /// observed.
+    /// Reports to the control plane that all workers have left all epochs, for workers whose
+    /// counters are not observed.
     fn claim_that_all_have_let_go(&self) {
         for info in self.tenants.list() {
             let before = &self.seen[info.tenant.0 as usize];

@@ -1,4 +1,5 @@
-//! The connections whose end a server has noticed, as its clients name them.
+//! The connections of which a server has noticed the end, by the names that the clients use for
+//! them.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use contract::ConnId;
 /// A client's end of a connection: its host and its identifier there.
 pub(crate) type Near = (usize, ConnId);
 
-/// The connections whose end a worker has been told; clones share them.
+/// The set of connections of which a worker has noticed the end. Clones share the set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Partings {
     noticed: Rc<RefCell<HashSet<Near>>>,

@@ -21,16 +21,17 @@ use crate::tenants::TENANTS;
 /// A promise of the server that is broken on purpose, to show that the checkers notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
-    /// No promise is broken.
+    /// No promise of the server is broken on purpose.
     #[default]
     None,
-    /// Each worker has its own fences, so a client that returns at another worker does not wait for
-    /// its old requests.
+    /// Each worker has fences of its own, so that a client that reconnects to another worker does
+    /// not wait for its old requests.
     SeparateFences,
     /// Workers do not hear of controllers' fences, so writes of NVMe hosts do not wait for writes
     /// of their lost connections.
     UnfencedControllers,
-    /// Each worker has its own range locks.
+    /// Each worker has range locks of its own, so that requests on different workers do not exclude
+    /// each other.
     SeparateLocks,
     /// Sessions spread requests over streams, so barriers order nothing.
     ScatteredStreams,
@@ -47,16 +48,17 @@ pub enum Sabotage {
     StrangeSuccessors,
 }
 
-/// The kind of a world, by the clients that it has beside those of `reflex`.
+/// The kind of a simulated world: the clients that it has in addition to those of protocol
+/// `reflex`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// NVMe hosts.
+    /// A world with NVMe hosts.
     Hosts,
-    /// Clients of NBD.
+    /// A world with clients of NBD.
     Nbd,
-    /// Attached volumes.
+    /// A world with volumes that are attached as block devices.
     Attached,
-    /// No others; the clients of `reflex` speak in packets.
+    /// A world without other clients, in which the clients of `reflex` connect over packets.
     Packets,
 }
 
@@ -94,7 +96,7 @@ pub(crate) enum Happening {
     Drain { worker: usize },
     /// The operator registers, changes or ends a tenant.
     Operate,
-    /// A connection of a worker is told to move to another worker.
+    /// A worker is told to move one of its connections to another worker.
     Move { worker: usize, to: usize },
     /// A worker gives any `count` connections to another worker.
     Give { worker: usize, to: usize, count: u32 },
@@ -105,7 +107,7 @@ pub(crate) enum Happening {
     Kill,
 }
 
-/// All choices of a seed.
+/// All random choices that a seed makes for a simulated world.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) weather: Weather,

@@ -1,4 +1,4 @@
-//! A host's end of the network of its world: streams, or packets.
+//! A host's access to the simulated network of its world: streams or packets.
 
 use contract::{
     Buf, ConnId, Dial, Frame, Instant, Migrate, NetEvent, Streams, TenantId, Ticket, Transport,
@@ -6,7 +6,7 @@ use contract::{
 
 use crate::network::{PacketPort, StreamPort};
 
-/// The network as one host sees it.
+/// The simulated network as one host sees it.
 #[derive(Clone, Debug)]
 pub(crate) enum Port {
     Streams(StreamPort),
@@ -53,7 +53,7 @@ impl Port {
         each!(self, port => port.arrives_at())
     }
 
-    /// Kills the host's process, whose user hears of the ends of its connections.
+    /// Kills the host's process. The host's user is told that all of its connections have ended.
     pub(crate) fn kill(&self, now: Instant) {
         each!(self, port => port.kill(now));
     }
@@ -66,7 +66,7 @@ impl Port {
         }
     }
 
-    /// Accepts connections again, in the same process or a new one.
+    /// Accepts connections again after a kill, in the same process or in a new one.
     pub(crate) fn listen(&self, is_new: bool) {
         match self {
             Port::Streams(port) => port.listen(),

@@ -12,7 +12,7 @@ use crate::office::Office;
 use crate::plan::{OfficePlan, Sabotage};
 use crate::site::{self, Common};
 
-/// The server of a world, apart from its workers.
+/// The server of a simulated world, without its workers.
 pub(crate) struct Server {
     common: Common,
     /// The present controllers, which the hosts can inspect.

@@ -1,4 +1,4 @@
-//! A worker and the parts from which it can be created again.
+//! A simulated worker, with everything that is needed to create the worker again.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Common {
     pub(crate) controllers: Controllers,
 }
 
-/// A worker and its parts.
+/// A simulated worker, with the parts from which it can be created again.
 pub(crate) struct Site {
     /// The worker; `None` only while it is created again.
     worker: Option<Served>,
@@ -118,7 +118,8 @@ impl Site {
         self.worker.as_mut().expect("it is not being made")
     }
 
-    /// Returns `true` if the worker has no connections any more, and nothing for them is under way.
+    /// Returns `true` if the worker has no connections, and no messages or replies for connections
+    /// are in transfer.
     pub(crate) fn is_drained(&self) -> bool {
         self.served().is_drained() && self.port.is_settled()
     }

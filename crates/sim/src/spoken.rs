@@ -17,7 +17,7 @@ use worker::{NotUnpacked, Sessions};
 use crate::marks::{Mark, Marks};
 use crate::{nbd, nvme};
 
-/// A connection's session.
+/// The session of a simulated connection, in one of the protocols.
 #[derive(Debug)]
 pub(crate) enum Spoken {
     Reflex(Reflex),

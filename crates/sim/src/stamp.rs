@@ -9,9 +9,9 @@ const MAGIC: u64 = 0x5eed_b10c_0000_0000;
 /// The writer of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Content {
-    /// No request, or one that wrote zeroes.
+    /// The block was never written, or was written with zeroes.
     Zero,
-    /// The request of this number.
+    /// The block was written by the request with this number.
     By(u32),
 }
 

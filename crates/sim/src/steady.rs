@@ -33,7 +33,7 @@ pub(crate) struct Habits {
     pub(crate) quota: u32,
     /// The share of reads among the requests, from 0 to 1.
     pub(crate) reads: f64,
-    /// `true` if it also sends requests of up to 1 MiB.
+    /// `true` if the client also sends requests of up to 1 MiB.
     pub(crate) huge: bool,
     /// The number of blocks that plain requests touch; the fewer, the more they race.
     pub(crate) hot_blocks: u64,
@@ -152,7 +152,7 @@ impl Steady {
         self.quota == 0 && self.probes == 0 && self.initiator.in_flight() == 0
     }
 
-    /// Returns `true` if the client has sent all its requests.
+    /// Returns `true` if the client has sent all requests of its workload.
     pub(crate) fn has_sent(&self) -> bool {
         self.quota == 0
     }

@@ -1,4 +1,4 @@
-//! The tenants of the world, and promises that may fit its device.
+//! The tenants of a simulated world, with promises that may fit its device.
 
 use contract::Slo;
 use flash::Chance;

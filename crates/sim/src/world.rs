@@ -40,7 +40,7 @@ const STEPS_MAX: u64 = 3_000_000;
 /// without work doubles the delay.
 const SPIN: (Duration, Duration) = (Duration::from_micros(5), Duration::from_millis(5));
 
-/// The totals of a world.
+/// The totals of a simulated world that has run to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
     /// The number of turns of all parties.
@@ -55,9 +55,10 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, Default)]
 struct Drive {
     wake_at: Option<Instant>,
-    /// `true` if the party did something, so that it may find more to do.
+    /// `true` if the last turn of the party did any work, so that the party is called again soon.
     hot: bool,
-    /// The time of a turn without work, with the number of productive turns of all parties by then.
+    /// The time of the party's last turn without work, and the number of turns with work that all
+    /// parties had had until then.
     idle_since: Option<(Instant, u64)>,
     /// The time at which a stall of the party's device ends, as its site has it. Every step looks at
     /// every party, and the sites lie far apart.
@@ -78,7 +79,7 @@ pub struct World {
     /// The number of turns that did something.
     progress: u64,
     steps: u64,
-    /// The delay before a party that asks to be called again at once is called next.
+    /// The delay until the next turn of a party that asks to be called again at once.
     spin: Duration,
     /// The events that are still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
@@ -435,7 +436,7 @@ impl World {
         self.server.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
     }
 
-    /// Runs a turn of the control plane, and wakes the workers if they have mail.
+    /// Runs a turn of the control plane, and wakes the workers that have new messages.
     fn look_at_desk(&mut self) {
         let sites = &self.sites;
         let in_flight_of =
@@ -563,7 +564,7 @@ impl World {
         Outcome { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
     }
 
-    /// Describes which parties wait, and for what.
+    /// Describes which parties of the world wait, and for what, for the report of a failure.
     fn describe(&mut self) -> String {
         let mut lines = vec![format!(
             "at {:.3} ms, after {} steps",

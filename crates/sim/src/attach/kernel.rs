@@ -10,7 +10,7 @@ use contract::Buf;
 /// The holder of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The kernel, until a process takes it.
+    /// The kernel holds the request until a process serves the device.
     Waiting,
     /// The process that serves the device.
     Served,
@@ -57,8 +57,8 @@ pub(super) struct Kernel {
     /// Tags of writes and buffers into which their data was copied, for the process to poll.
     copied: Vec<(u16, Buf)>,
     freed: Vec<Buf>,
-    /// `true` if requests may be given to a process, because every queue of one has had a
-    /// connection.
+    /// `true` once every queue of the present process has had a connection, so that requests may be
+    /// given to the process.
     pub(super) gives: bool,
 }
 
@@ -82,7 +82,8 @@ impl Kernel {
         self.requests.iter().flatten().count()
     }
 
-    /// Adds a request of the users under a free tag, with its data or the room for it.
+    /// Adds a request to the block device under a free tag, with the data of a write or the buffer
+    /// of a read.
     pub(super) fn add(&mut self, tag: u16, request: BlockRequest, data: Vec<u8>) {
         let held = Held { request, data, stage: Stage::Waiting, given: 0 };
         let before = self.requests[usize::from(tag)].replace(held);

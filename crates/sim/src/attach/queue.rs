@@ -60,12 +60,14 @@ pub(crate) struct Attachment {
 pub(crate) struct Crew {
     /// For each process, the time of its death and the time at which its successor starts.
     deaths: Vec<(Instant, Instant)>,
-    /// The number of processes whose death at least one queue has had.
+    /// The number of processes that were killed, as far as at least one queue has processed the
+    /// kill.
     died: usize,
-    /// For each queue, the number of the last process in which it had a connection; `None` for
-    /// none.
+    /// For each queue, the number of the last process in which the queue had a connection; `None`
+    /// if it had none.
     connected: Vec<Option<usize>>,
-    /// `true` if a successor has another identity than its predecessor.
+    /// `true` if a successor process uses another identity than its predecessor (an injected
+    /// fault).
     forgets: bool,
 }
 
