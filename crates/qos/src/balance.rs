@@ -54,9 +54,9 @@ impl Balance {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
-    /// Adds `tokens` nano-units, or subtracts them if negative, but only as far as the balance
-    /// stays from `least` to `most`. Never changes the balance in the other direction. Returns the
-    /// change.
+    /// Adds `tokens` nano-units to the balance, or subtracts them if negative, as far as the result
+    /// stays between `least` and `most`. A balance outside of these bounds does not move further
+    /// away. Returns the change.
     pub fn adopt(&self, tokens: i64, least: i64, most: i64) -> i64 {
         let mut change = 0;
         self.update(|held| {

@@ -32,7 +32,7 @@ pub const WEIGHT_MAX: u32 = 100_000;
 /// The present load of a device, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Load {
-    /// Reads and writes.
+    /// The device gets both reads and writes.
     Mixed,
     /// A load of reads alone.
     ReadOnly,

@@ -78,11 +78,11 @@ pub struct Seen {
 pub struct Since {
     /// Reads that ended, by class.
     classes: Box<[u32]>,
-    /// Reads submitted.
+    /// Number of reads submitted to the device.
     pub reads: u64,
     /// Writes, flushes and the like submitted.
     pub writes: u64,
-    /// Units spent.
+    /// Units of tokens spent on submitted requests.
     pub spent: u64,
 }
 

@@ -43,8 +43,8 @@ const FASTER: f64 = 1.25;
 /// Between these and the ratios of a drift, the verdict stays.
 const FITS: (f64, f64) = (0.87, 1.15);
 
-/// The share of the first row's rate below which a device that keeps the first row's latency proves
-/// nothing: the load is too small.
+/// The smallest load, as a share of the first row's rate, at which the verdict may be that a device
+/// fits its model. Any device keeps the latency at less load.
 const LOAD_MIN: f64 = 0.5;
 
 /// The largest factor by which the requests of a window may cost more than as many requests of one
@@ -59,9 +59,9 @@ pub enum Unsure {
     TooSoon,
     /// Too few reads come for a meaningful tail.
     FewReads,
-    /// The load is so small that any device would serve it.
+    /// The load is too small to judge the device: any device would keep the latency.
     LittleLoad,
-    /// Most requests are of many pages, on which the model's rows say nothing.
+    /// Most requests are larger than 4 KiB, and the model's rows describe only 4 KiB requests.
     LargeRequests,
     /// A thread of the server had to wait for a processor, so the delays are not only the device's.
     Starved,

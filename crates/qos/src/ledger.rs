@@ -31,7 +31,8 @@ pub struct Totals {
     /// Nano-units donated to the bucket: those that tenants cannot use, and those generated for
     /// idle tenants.
     pub donated: i128,
-    /// Nano-units borrowed from the bucket by tenants, or charged to it for the short way.
+    /// Nano-units that tenants borrowed from the device's bucket, or that were charged to the
+    /// bucket for requests of idle tenants.
     pub borrowed: i128,
     /// Nano-units that expired when the bucket was emptied.
     pub expired: i128,
@@ -158,8 +159,8 @@ impl Ledger {
         self.totals.donated += i128::from(made);
     }
 
-    /// Stops serving a best-effort tenant without demand, and donates its balance unless another
-    /// worker serves it.
+    /// Stops serving a best-effort tenant that has no waiting requests. Its balance goes to the
+    /// bucket unless another worker serves the tenant.
     pub(crate) fn give_up(&mut self, tenant: u32, round: &Round) {
         let cell = self.shared.tenant(tenant);
         if cell.release_to_others() {
@@ -386,8 +387,8 @@ impl Ledger {
         paid > 0
     }
 
-    /// Refunds a released but not submitted request to the bucket, and not to its tenant, who must
-    /// not profit from leaving. `tax` is the part of its price that was tax.
+    /// Refunds a request that the scheduler released but the worker did not submit. The refund goes
+    /// to the bucket and not to the tenant, who must not profit from leaving.
     pub(crate) fn refund(&mut self, units: u64, tax: u64) {
         let cost = nano(units);
         self.tax(-nano(tax));
@@ -396,8 +397,8 @@ impl Ledger {
         self.totals.donated += i128::from(cost);
     }
 
-    /// Moves `cost` nano-units from what was spent to the account of the device's chores, or back
-    /// if `cost` is negative.
+    /// Moves `cost` nano-units of spent tokens to the account that pays for the device's background
+    /// work, or back if `cost` is negative.
     fn tax(&mut self, cost: i64) {
         if cost == 0 {
             return;

@@ -41,8 +41,8 @@ impl Scheduler for PassThrough {
         self.queue.pop_front()
     }
 
-    /// Withdraws all wanted requests for the first tenant that is asked for, since this scheduler
-    /// does not know the tenants of requests.
+    /// Withdraws all requests for which the filter is true, under the first tenant that is asked
+    /// for, since this scheduler does not know the tenants of requests.
     fn withdraw(
         &mut self,
         _: TenantId,

@@ -54,15 +54,15 @@ struct Local {
     has_due: bool,
 }
 
-/// All waiting requests of a worker, and their tenants.
+/// All waiting requests of a worker at one device, in a queue for each tenant.
 #[derive(Debug)]
 pub(crate) struct Queues {
     cost: CostModel,
     of_tenant: u32,
     locals: Box<[Local]>,
     requests: Requests,
-    /// The run of the last queued requests, if they are alike. The queue's counts include only the
-    /// first of them.
+    /// The run of equal requests that were queued last, stored as one request and a count. The
+    /// queue's counts include only the first request of the run.
     run: Run,
     /// `true` if the last run had more than one request, so that the next request is expected to
     /// begin a run of equal requests.
@@ -78,7 +78,7 @@ pub(crate) struct Queues {
     coming: usize,
     /// Resting tenants by the time at which their balances would be full.
     dues: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Number of requests in queues and in `ready`, without those of the run.
+    /// Number of requests in the tenants' queues and in `ready`, without those that the run adds.
     queued: usize,
 }
 
@@ -220,7 +220,7 @@ impl Queues {
         local.place = to;
     }
 
-    /// Moves a tenant that was changed from one class into another to the ring of `class`.
+    /// Moves a tenant whose class has changed to the ring of tenants of `class`.
     pub(crate) fn change_ring(&mut self, tenant: u32, class: Class) {
         self.exit(tenant, Place::Away);
         self.enter(tenant, class);
@@ -281,7 +281,7 @@ impl Queues {
         self.newcomers[nth]
     }
 
-    /// Clears the list of newcomers, each of which has another place now.
+    /// Clears the list of newly active tenants, after each of them was added to a ring or served.
     pub(crate) fn clear_newcomers(&mut self) {
         self.coming = 0;
     }
@@ -313,14 +313,15 @@ impl Queues {
         self.ready = paid;
     }
 
-    /// Removes all requests of a tenant, because all are paid.
+    /// Removes and returns all waiting requests of a tenant that has paid for all of them.
     pub(crate) fn take_all(&mut self, tenant: u32) -> Paid {
         let paid = self.requests.take_paid(&mut self.locals[tenant as usize].queue);
         self.queued -= paid.left as usize;
         paid
     }
 
-    /// Removes the first request of a tenant, because it is paid; `priced` is its cost.
+    /// Removes and returns the first waiting request of a tenant that has paid for it; `priced` is
+    /// the request's cost.
     pub(crate) fn take_first(&mut self, tenant: u32, priced: &Priced) -> Paid {
         self.queued -= 1;
         self.requests.take_first(&mut self.locals[tenant as usize].queue, priced)
@@ -332,7 +333,8 @@ impl Queues {
         self.requests.pop_paid(paid)
     }
 
-    /// Puts paid requests back to the front of their tenant's queue, and returns their cost.
+    /// Puts requests that were paid but not submitted back to the front of their tenant's queue,
+    /// and returns their cost.
     pub(crate) fn put_back(&mut self, tenant: u32, paid: Paid) -> Priced {
         self.queued += paid.left as usize;
         self.requests.put_back(&mut self.locals[tenant as usize].queue, paid, &self.cost)
@@ -394,7 +396,8 @@ impl Queues {
         }
     }
 
-    /// Makes the next round start behind this tenant, if the ring starts with it now.
+    /// Makes the next round begin with the tenant after `tenant`, if the ring begins with `tenant`
+    /// now.
     pub(crate) fn rotate(&mut self, class: Class, tenant: u32) {
         if self.ring(class).head() == Some(tenant) {
             self.start_at(class, self.links.behind(tenant));
@@ -409,7 +412,7 @@ impl Queues {
         }
     }
 
-    /// Returns the tenant behind this one in its ring.
+    /// Returns the tenant that follows `tenant` in its ring.
     pub(crate) fn behind(&self, tenant: u32) -> u32 {
         self.links.behind(tenant)
     }

@@ -19,7 +19,7 @@ struct Entry {
     line: Line,
 }
 
-/// All waiting requests of a scheduler, by slot.
+/// The waiting requests of a scheduler, as linked lists in a table indexed by slot.
 #[derive(Debug)]
 pub(crate) struct Requests {
     entries: Box<[Entry]>,
@@ -130,7 +130,8 @@ impl Requests {
         self.pop_paid(&mut first)
     }
 
-    /// Removes the first request of a queue, because it is paid; `priced` is its cost.
+    /// Removes and returns the first request of a queue whose tenant has paid for it; `priced` is
+    /// the request's cost.
     pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
         assert!(queue.len > 0, "nobody is first in an empty queue");
         let first = Paid { head: queue.head, tail: queue.head, left: 1 };
@@ -167,15 +168,15 @@ impl Requests {
         }
     }
 
-    /// Removes all requests of a queue, because all are paid.
+    /// Removes and returns all requests of a queue whose tenant has paid for all of them.
     pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
         let paid = Paid { head: queue.head, tail: queue.tail, left: queue.len };
         *queue = Queue::EMPTY;
         paid
     }
 
-    /// Moves all requests of a queue behind other paid requests, because all are paid. A queue may
-    /// be empty, if its requests were withdrawn.
+    /// Moves all requests of a queue to the end of the list of paid requests. The queue may be
+    /// empty, if its requests were withdrawn.
     #[inline]
     pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
         if queue.len == 0 {

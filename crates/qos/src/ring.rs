@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 const NONE: u32 = u32::MAX;
 
-/// The neighbours of each tenant in the ring that it is in.
+/// The previous and the next tenant of each tenant in the circular list that the tenant is in.
 #[derive(Debug)]
 pub(crate) struct Links {
     /// The tenants before and behind each tenant in its ring; [`NONE`] for a tenant in no ring.
@@ -24,7 +24,7 @@ impl Links {
         Links { of: alloc::vec![(NONE, NONE); tenants].into() }
     }
 
-    /// Returns the tenant behind another one in its ring.
+    /// Returns the tenant that follows `tenant` in its ring.
     pub(crate) fn behind(&self, tenant: u32) -> u32 {
         self.of[tenant as usize].1
     }

@@ -40,7 +40,7 @@ impl Clock {
 /// The phase of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// No round: the next one has not begun.
+    /// The scheduler is between rounds.
     Over,
     /// The requests that went the short way are submitted.
     Express,
@@ -69,7 +69,8 @@ impl Phase {
 /// The means by which the visited tenant pays for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// The tenant cannot pay, because its class has no turn in this phase.
+    /// The visited tenant may not pay for requests, because its class has no turn in this phase of
+    /// the round.
     Nothing,
     /// The tenant pays from its balance, which may fall below its limit (lines 8 and 9).
     Overdraft,
@@ -119,7 +120,7 @@ struct Visit {
     means: Means,
     /// Requests that are paid and not submitted yet.
     paid: Paid,
-    /// The price of everything that the tenant has paid for in this visit.
+    /// The price of all requests that the visited tenant has paid for in this visit.
     spent: Priced,
 }
 
@@ -151,7 +152,8 @@ pub(crate) struct Round {
     /// Nanoseconds until the first blocked tenant can submit.
     wait: u64,
     submitted: Submitted,
-    /// Number of tenants whose requests went the short way.
+    /// Number of tenants whose requests were submitted without a full visit ("the short way") in
+    /// this round.
     short: u32,
     /// `true` if workers record the delays of reads.
     is_measuring: bool,
@@ -219,7 +221,7 @@ impl Round {
         self.due = due;
     }
 
-    /// Ends the round.
+    /// Ends the scheduler's round.
     pub(crate) fn end(&mut self) {
         self.phase = Phase::Over;
     }
@@ -259,7 +261,8 @@ impl Round {
         core::mem::replace(&mut self.visit.paid, Paid::NONE)
     }
 
-    /// Returns what the visited tenant has paid for, and counts it in the round.
+    /// Returns the price and number of requests that the visited tenant has paid for, and adds them
+    /// to the round's counts.
     pub(crate) fn count_visit(&mut self) -> Submitted {
         let spent = core::mem::replace(&mut self.visit.spent, Priced::NOTHING);
         let submitted = self.sum_of(&spent);
@@ -288,7 +291,8 @@ impl Round {
         self.wait = self.wait.min(nanos);
     }
 
-    /// Sets the number of tenants whose requests went the short way.
+    /// Sets the number of tenants whose requests were submitted without a full visit ("the short
+    /// way").
     pub(crate) fn set_short(&mut self, tenants: u32) {
         self.short = tenants;
     }
@@ -336,7 +340,8 @@ impl Round {
         (self.visit.left > 0).then_some(self.visit.tenant)
     }
 
-    /// Returns the first tenant of the phase, if it profited from being first; `None` otherwise.
+    /// Returns the first tenant of the phase if that tenant gained from being visited first; `None`
+    /// otherwise.
     pub(crate) fn turn_used(&self) -> Option<u32> {
         self.visit.is_turn_used.then_some(self.visit.first)
     }

@@ -14,7 +14,7 @@ pub const WORKERS_MAX: usize = 32;
 pub enum Turn {
     /// Some workers have not had their round yet.
     Running,
-    /// All of several workers have had their round. Only the worker that completes the cycle gets
+    /// All workers have finished their round of the cycle. Only the worker that finishes last gets
     /// this value.
     Over,
     /// No other worker takes part in rounds.

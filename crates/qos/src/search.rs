@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-/// Curves that are measured one after the other; the last one is in progress.
+/// Curves that are measured one after another. The last curve of the list is in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves<C> {
     all: Vec<C>,
@@ -19,7 +19,7 @@ impl<C> Curves<C> {
         Curves { all: alloc::vec![first] }
     }
 
-    /// Returns the curves so far.
+    /// Returns all curves measured so far, including the one in progress.
     pub(crate) fn all(&self) -> &[C] {
         &self.all
     }
@@ -29,7 +29,7 @@ impl<C> Curves<C> {
         self.all.last().expect("there is a first curve")
     }
 
-    /// Returns the curve in progress, to change it.
+    /// Returns the curve in progress for changes.
     pub(crate) fn last_mut(&mut self) -> &mut C {
         self.all.last_mut().expect("there is a first curve")
     }

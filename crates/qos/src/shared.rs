@@ -101,7 +101,7 @@ struct Flags {
 /// The weights of the best-effort tenants, and the number of latency-critical ones.
 #[derive(Debug)]
 struct Population {
-    /// The weights of all best-effort tenants, leaving ones included.
+    /// The sum of the weights of all best-effort tenants, including those that are leaving.
     best_effort: AtomicU64,
     /// The number of latency-critical tenants.
     critical: AtomicU32,
@@ -275,8 +275,8 @@ impl Shared {
         self.tenants.get(tenant.0 as usize).map_or(0, |cell| cell.balance.tokens())
     }
 
-    /// Returns the units a second that are lent at present, because the tenants to which they are
-    /// promised are idle.
+    /// Returns the units per second that are lent to best-effort tenants at present, because the
+    /// latency-critical tenants to which they are promised are idle.
     pub fn lent(&self) -> u64 {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }

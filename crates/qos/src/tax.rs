@@ -27,7 +27,7 @@ const HORIZON_PAGES: core::ops::RangeInclusive<u64> = 1_024..=262_144;
 /// tokens that the device makes in 100 ms.
 const ACCOUNT_NANOS: u64 = 100_000_000;
 
-/// The chores of a device, as operators see them.
+/// The background work of a device, such as garbage collection, as the admin API reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoreView {
     /// The present tax on a 4 KiB write, in units.
@@ -133,7 +133,7 @@ fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
     (read_pages * run(Kind::Read) + written_pages * run(Kind::Write)).div_ceil(RUN_PAGES)
 }
 
-/// The chores of a device, as the registry knows them.
+/// The state of a device's background work and of the tax that pays for it.
 #[derive(Clone, Debug)]
 struct Collector {
     /// The chores of uniform writes.
@@ -186,7 +186,7 @@ impl Collector {
     }
 }
 
-/// Bounds a tax, and rounds it up to whole tokens, so that prices change seldom.
+/// Limits a tax to its range and rounds it up to whole tokens, so that prices change seldom.
 fn rounded(units: u64) -> u32 {
     units.next_multiple_of(TOKEN.into()).min(TAX_MAX.into()) as u32
 }

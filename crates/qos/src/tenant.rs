@@ -70,7 +70,7 @@ impl Terms {
 pub struct Usage {
     /// The units that the tenant's requests cost.
     pub spent: u64,
-    /// Reads submitted.
+    /// Number of reads that the tenant has submitted.
     pub reads: u64,
     /// Writes, flushes and the like submitted.
     pub writes: u64,
@@ -277,7 +277,8 @@ impl Tenant {
         .expect("a release is never refused")
     }
 
-    /// Releases the tenant if another worker still holds it. Returns `false` otherwise.
+    /// Marks the tenant as no longer held by this worker, if another worker still holds it. Returns
+    /// `false` if no other worker does.
     pub(crate) fn release_to_others(&self) -> bool {
         self.update(|old| (old.holders > 1).then(|| Terms { holders: old.holders - 1, ..old }))
             .is_some()
@@ -344,8 +345,8 @@ impl Tenant {
     }
 }
 
-/// Returns the nano-units that a rate generates in so many nanoseconds, at most those of the
-/// longest stall.
+/// Returns the nano-units that a rate generates in `nanos` nanoseconds, limited to the length of
+/// the longest stall.
 fn of_a_stall(rate: u64, nanos: u64) -> i64 {
     const { assert!(RATE_MAX < i64::MAX as u64 / STALL_NANOS_MAX) };
     debug_assert!(rate <= RATE_MAX, "no device is as fast as that");

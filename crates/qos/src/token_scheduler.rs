@@ -35,7 +35,7 @@ use crate::units::nano;
 /// sooner than that finds nothing new (paper, section 3.2.2: rounds of 0.5 to 100 µs).
 const WAKE_NANOS_MIN: u64 = 1_000;
 
-/// The scheduler of one worker for one device.
+/// The token scheduler of one worker at one device: Algorithm 1 of the ReFlex paper.
 #[derive(Debug)]
 pub struct TokenScheduler {
     queues: Queues,

@@ -45,8 +45,9 @@ impl Waits {
         self.now
     }
 
-    /// Returns `true` if a window of this length, which ends with the last reading, says nothing
-    /// about this percentile in tenths of a percent.
+    /// Returns `true` if workers' threads waited so long for a processor in the window that ended
+    /// with the last reading that delays at this percentile (in tenths of a percent) say nothing
+    /// about the device.
     pub(crate) fn spoil(&self, length: Duration, tenths: u16) -> bool {
         is_starved(self.now.max(self.before), length, tenths)
     }

@@ -57,8 +57,8 @@ pub struct Fit {
 /// The reason that no curve was fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Misfit {
-    /// No latency was reached by reads alone and by at least two mixes, or there were too few mixes
-    /// and latencies for a meaningful fit.
+    /// There are too few measurements for a fit: at least one latency must be reached by reads
+    /// alone and by two mixes.
     TooLittle,
     /// Points are further from the curve than the limit, a share.
     Scattered {

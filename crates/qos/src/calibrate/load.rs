@@ -29,7 +29,7 @@ pub struct Mix {
 pub struct Offer {
     /// The kind of load.
     pub mix: Mix,
-    /// Requests a second.
+    /// Rate of the load in requests per second.
     pub iops: f64,
     /// Additional reads of 4 KiB a second, if the load is probed.
     pub probe_iops: f64,

@@ -69,7 +69,7 @@ impl Effort {
 /// A load and its measured result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The offered load.
+    /// The load that was offered to the device in this run.
     pub offer: Offer,
     /// The result of the load.
     pub outcome: Outcome,
@@ -81,7 +81,7 @@ pub struct Search {
     mix: Mix,
     goals: Vec<Goal>,
     effort: Effort,
-    /// The load of the first step above the unloaded one, in requests a second.
+    /// The load of the first step after the unloaded measurement, in requests per second.
     start: f64,
     /// The ratio of one step's load to the previous one.
     step: f64,

@@ -43,7 +43,7 @@ const BEYOND: f64 = 1.25;
 /// The share of the spare tokens that the first probes take, far from the ceiling.
 const FIRST: f64 = 0.05;
 
-/// A step and its measurement.
+/// A step of the recalibration: the rate of probes and the measured latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The probes that were offered.
@@ -258,7 +258,8 @@ impl Curve {
         Some(Crossing { reads: at(of(|seen| seen.reads)?), writes: at(of(|seen| seen.writes)?) })
     }
 
-    /// Returns the crossing between the last point below a latency and the first above it.
+    /// Returns the load at which the curve crosses a latency, between the last point below and the
+    /// first point above it; `None` without such points.
     fn beside(&self, latency: f64) -> Option<Crossing> {
         let above = self.points.iter().position(|point| point.sighting.p95_us > latency)?;
         let (from, to) = (&self.points[above.checked_sub(1)?], &self.points[above]);

@@ -21,7 +21,7 @@ const ROUNDS: usize = 4;
 /// The reason that measurements give no model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
-    /// The tenants alone bring the tail to its bound, so there is no room for a measurement.
+    /// The tenants' own load brings the tail latency to its bound, so that probes have no room.
     NoRoom {
         /// The 95th percentile of all reads' time at the device without probes, in microseconds.
         p95_us: f64,
@@ -82,7 +82,7 @@ pub struct Row {
 /// The results of a recalibration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// The new model.
+    /// The model that results from the recalibration.
     pub model: DeviceModel,
     /// Tokens of a 4 KiB write, if that was measured; otherwise the price stays.
     pub write_cost: Option<f64>,

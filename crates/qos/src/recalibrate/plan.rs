@@ -64,9 +64,9 @@ pub struct Step {
 /// The load and the tail of the device during a step, of tenants and probes together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sighting {
-    /// Reads a second.
+    /// Rate of reads, in requests per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Rate of writes, in requests per second.
     pub writes: f64,
     /// 95th percentile of the reads' time at the device, in microseconds.
     pub p95_us: f64,
