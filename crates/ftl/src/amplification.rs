@@ -42,8 +42,8 @@ pub struct Case {
     pub policy: Policy,
     /// Number of one-page writes in flight.
     pub depth: u32,
-    /// Number of times that the volume's size is written before the measurement, and again during
-    /// it.
+    /// Amount of random writes before the measurement, and again during it, as a multiple of the
+    /// volume's size.
     pub overwrites: u32,
 }
 

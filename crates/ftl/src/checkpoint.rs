@@ -43,18 +43,18 @@ enum Phase {
     Superblock(u8),
 }
 
-/// The state of the collector, as a checkpoint needs it.
+/// The state of garbage collection that a checkpoint records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
     /// No victim is under collection, and no page is being moved.
     Idle,
     /// A victim is under collection, but no page is being moved.
     Between,
-    /// Pages are being moved from one place to another.
+    /// Garbage collection is moving pages from one place to another.
     Moving,
 }
 
-/// The description of a checkpoint, and of the part of the log that it has.
+/// The head of a checkpoint, and the part of the log that the checkpoint includes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     /// The superblock's generation that made the checkpoint valid.

@@ -121,7 +121,7 @@ impl Collector {
         self.hurries
     }
 
-    /// Returns the collector's state, as a checkpoint needs it.
+    /// Returns the state of garbage collection that a checkpoint records.
     pub(crate) fn motion(&self, store: &Store) -> Motion {
         match self.phase {
             Phase::ReadingPages | Phase::Staging => Motion::Moving,
@@ -212,7 +212,8 @@ impl Collector {
         }
     }
 
-    /// Returns `true` if the collector may read `pages` pages now, and counts them in its pace.
+    /// Returns `true` if garbage collection may read `pages` more pages now, and counts these pages
+    /// in its rate limit.
     fn may_read(&mut self, store: &Store, pages: u32) -> bool {
         let is_short = store.segments.free() < store.reserve();
         self.pace.spend(pages, is_short || store.settings.policy.is_baseline())

@@ -100,7 +100,8 @@ impl Discards {
         Some(self.all.swap_remove(index).slot)
     }
 
-    /// Removes any discard without completing it, and returns its request; `None` if there is none.
+    /// Removes an arbitrary waiting discard without completing it, and returns the slot of its
+    /// request; `None` if there is none.
     pub(crate) fn pop(&mut self) -> Option<Slot> {
         self.all.pop().map(|discard| discard.slot)
     }

@@ -11,7 +11,8 @@ use crate::layout::VERSION_THIN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// No members or too many, segments below 8 pages, or less than 2 % of spare space.
+    /// The geometry is not supported: no members or too many, segments below 8 pages, or less than
+    /// 2 % of spare space.
     Shape,
     /// The members hold too few segments for the spare space.
     TooSmall,

@@ -14,9 +14,9 @@ pub(crate) struct Flusher {
     outstanding: u16,
     /// `true` after a member failed to flush: no data becomes durable any more.
     failed: bool,
-    /// All batches with a lower stamp will be durable when the round ends.
+    /// The stamp below which all batches will be durable when the present round of flushes ends.
     floor: u64,
-    /// All batches with a lower stamp are durable.
+    /// The stamp below which all batches are durable.
     pub(crate) durable_below: u64,
     waiters: VecDeque<(u64, Slot)>,
 }
@@ -35,14 +35,15 @@ impl Flusher {
         }
     }
 
-    /// Asks for a round that covers everything completed until now, and returns its number.
+    /// Requests a round of flushes that makes everything completed until now durable, and returns
+    /// the round's number.
     pub(crate) fn ask(&mut self) -> u64 {
         self.wanted = self.begun + 1;
         self.wanted
     }
 
-    /// Returns the number of the round that would cover everything completed until now, without
-    /// asking for it.
+    /// Returns the number of the round of flushes that would make everything completed until now
+    /// durable, without requesting the round.
     pub(crate) fn next(&self) -> u64 {
         self.begun + 1
     }
@@ -52,7 +53,7 @@ impl Flusher {
         self.done
     }
 
-    /// Asks for the round with this number, unless it has begun.
+    /// Requests the round of flushes with this number, unless the round has begun.
     pub(crate) fn want(&mut self, round: u64) {
         if round > self.begun {
             self.ask();

@@ -131,7 +131,7 @@ pub struct BatchHead {
     pub base: U64,
     /// Stamp of the batch before this one in the segment; zero for the first.
     pub previous: U64,
-    /// All batches with a lower stamp are durable.
+    /// The stamp below which all batches are durable.
     pub durable_below: U64,
     /// Number of the segment in the volume.
     pub segment: U32,

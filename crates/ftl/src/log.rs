@@ -121,8 +121,8 @@ impl Batch {
         self.data.iter().filter(|item| item.kind == Kind::Host).count()
     }
 
-    /// Moves the pages that hosts wrote, and the requests that wait for them, to the batch `to`,
-    /// which must have room for them.
+    /// Moves the pages that hosts wrote, with the requests that wait for these pages, to the batch
+    /// `to`, which must have room for them.
     pub(crate) fn split_hosts(&mut self, to: &mut Batch) {
         let place =
             |at: usize| HEADER_BYTES + at * PAGE_BYTES..HEADER_BYTES + (at + 1) * PAGE_BYTES;

@@ -48,7 +48,8 @@ pub(crate) struct Slab {
     uses: u16,
     /// `true` while the slab is in the pool's list `emptied` of slabs without uses.
     waits: bool,
-    /// `true` if the slab was emptied again while it was in that list.
+    /// `true` if the slab of the mapping table became empty again while it was in the list of
+    /// emptied slabs.
     again: bool,
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct Map {
 pub(crate) enum Short {
     /// There is room once writes in flight have landed, or after a flush.
     ForNow,
-    /// Nothing is on its way that would make room.
+    /// No space is free, and no operation in progress will free any.
     Full,
 }
 
@@ -256,7 +257,7 @@ impl Map {
         skipped.map_or(end, |skipped| ((chunk + skipped) * CHUNK) as u32)
     }
 
-    /// Returns all mapped pages, each with its place.
+    /// Returns the mapped logical pages, each with its place on the members.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> {
         let used = (0..).zip(&self.chunks).filter(|(_, slab)| **slab != NO_SLAB);
         used.flat_map(|(chunk, slab)| {
@@ -267,7 +268,8 @@ impl Map {
         })
     }
 
-    /// Sets the place of a page, whose chunk has a slab, and returns the place before.
+    /// Sets the place of a logical page, and returns its previous place. The page's chunk must have
+    /// a slab of the mapping table.
     #[inline]
     pub(crate) fn set(&mut self, page: u32, place: u32) -> u32 {
         let index = self.index(page);
@@ -308,7 +310,8 @@ impl Map {
         self.set(page, place);
     }
 
-    /// Gives a slab to the chunk of a page unless it has one; returns `false` if none is left.
+    /// Makes sure that the chunk of a page has a slab of the mapping table. Returns `false` if no
+    /// slab is left.
     fn give_slab(&mut self, page: u32) -> bool {
         let chunk = page / CHUNK_PAGES;
         if self.has_slab(page) {

@@ -73,7 +73,7 @@ pub struct Opened {
     pub torn_pages: u64,
 }
 
-/// A volume as its superblocks describe it.
+/// The parameters of a volume, as its superblocks describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Described {
     /// The sizes of the volume.
@@ -348,7 +348,7 @@ fn load_index(store: &mut Store, index: u32, content: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Sets the place of a page as the checkpoint says, unless it is unmapped there.
+/// Restores the place of a page that a checkpoint has recorded, unless the page is unmapped there.
 fn restore(store: &mut Store, page: u32, place: u32) {
     if place != UNMAPPED {
         store.map.restore(page, place);
@@ -418,7 +418,7 @@ fn adopt(store: &mut Store, records: &[SegmentRecord]) {
     }
 }
 
-/// Counts the live pages of each segment, and makes it free or closed.
+/// Counts the live pages of each segment, and marks the segment as free or closed.
 fn count_live(store: &mut Store) {
     let pages = store.geometry.segment_pages;
     for (_, place) in store.map.all().filter(|(_, place)| *place < POISONED) {
@@ -452,7 +452,7 @@ struct Walk {
     found: Vec<Place>,
     /// Batches behind a gap in their segments.
     orphans: Vec<Orphan>,
-    /// All batches with a lower stamp are durable.
+    /// The stamp below which all batches are durable.
     durable_below: u64,
 }
 
@@ -592,7 +592,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Applies a batch, or the part of it that is whole.
+    /// Applies a batch of the log during recovery, or the part of the batch that is intact.
     fn batch<M: Media>(
         &mut self,
         store: &mut Store,

@@ -142,8 +142,8 @@ impl Pin {
     }
 }
 
-/// Returns `true` if the logical page `next` lies behind the `run` pages from `place`, in one
-/// segment, or if all of them are unmapped.
+/// Returns `true` if the logical page `next` can be read together with the `run` pages from
+/// `place`: it follows them in one segment, or all of them are unmapped.
 pub(crate) fn follows(store: &Store, place: u32, run: u32, next: u32) -> bool {
     let after = store.map.place(next);
     match place {

@@ -59,7 +59,7 @@ pub(crate) struct Segment {
     pub(crate) next: u32,
 }
 
-/// All segments of a volume.
+/// The segments of a volume, with the state and the number of live pages of each.
 pub(crate) struct Segments {
     table: Box<[Segment]>,
     /// Wear and index of each free segment, the least worn first.
@@ -70,7 +70,8 @@ pub(crate) struct Segments {
     /// Number of segments being collected: victims and emptied ones.
     victims: u32,
     wear_max: u32,
-    /// A victim has fewer live pages than this, unless it is chosen for its wear.
+    /// The number of live pages from which on a segment is not chosen for garbage collection,
+    /// unless it is chosen for its wear.
     dense: u32,
     /// The greatest stamp of a batch in a segment that was closed.
     closed_below: u64,
@@ -183,7 +184,7 @@ impl Segments {
         self.closed += 1;
     }
 
-    /// Removes a segment from the list of closed ones, and gives it a state.
+    /// Removes a segment from the list of closed segments, and sets the segment's state.
     pub(crate) fn take(&mut self, segment: u32, state: State) {
         let entry = &mut self.table[segment as usize];
         assert!(entry.state == State::Closed, "only closed segments are victims");

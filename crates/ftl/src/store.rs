@@ -63,8 +63,8 @@ pub(crate) struct Store {
 
 /// State that only the store itself uses.
 struct Upkeep {
-    /// Indices of segments without live pages, each behind the number of the round of flushes that
-    /// it waits for.
+    /// Segments without live pages that wait to be reused: for each, the number of the round of
+    /// flushes that must end first, and the segment's index.
     emptied: VecDeque<(u64, u32)>,
     /// Number of pages of batches since the last round of flushes began.
     unflushed_pages: u32,
@@ -311,7 +311,7 @@ impl Store {
         true
     }
 
-    /// Closes the log's open segment, if it has one.
+    /// Closes the open segment of a log, if the log has one.
     pub(crate) fn seal(&mut self, index: usize) {
         let log = &mut self.logs[index];
         log.cursor = self.geometry.segment_pages;
@@ -496,8 +496,8 @@ impl Store {
         }
     }
 
-    /// Notes that the page at this place is not live any more. A victim without live pages then
-    /// waits for a flush.
+    /// Records that the page at this place is not live any more. A segment under garbage collection
+    /// that loses its last live page then waits for a flush before reuse.
     fn invalidate(&mut self, place: u32) {
         if place >= POISONED {
             return;

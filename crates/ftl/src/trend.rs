@@ -21,8 +21,8 @@ pub(crate) struct Trend {
     heat: f32,
     /// Number of written pages over which the heat is averaged.
     span: f32,
-    /// `true` if hosts write all pages about equally often, so that separation by heat gains
-    /// nothing. A volume that was opened expects uneven writes.
+    /// `true` if hosts write all pages about equally often, so that separating often written pages
+    /// gains nothing. A volume begins with `false` after it was opened.
     is_even: bool,
     /// The mean share of live pages in victims.
     live: f32,

@@ -58,7 +58,8 @@ impl Volume {
         self.store.map.mapped()
     }
 
-    /// Returns the counters of the work that the volume does of its own accord, for another thread.
+    /// Returns the counters of the volume's background work, such as garbage collection, for
+    /// another thread.
     pub fn chores(&self) -> Arc<dyn Chores> {
         self.tally.clone()
     }
@@ -192,8 +193,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Begins what lets a stream take a request that has no room in its batch: the end of the batch,
-    /// which moved pages alone may have filled so far, or collection.
+    /// Starts what gives a stream room for another request: writes its batch if the batch has
+    /// pages, or starts garbage collection.
     fn end_wait(&mut self, stream: u8, may_open: bool) {
         // That fault shows where batches of moved pages wait for long.
         let closes = !self.store.is_sabotaged(Sabotage::UnpinnedMoves);

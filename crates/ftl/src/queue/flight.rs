@@ -38,7 +38,7 @@ impl Step {
 /// A request in progress.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// The slot by which the request's sender knows it.
+    /// The slot that identifies the request to the caller that submitted it.
     pub(super) slot: Slot,
     command: Command,
     /// The request's buffer, except while a member has it.
@@ -109,7 +109,8 @@ impl Flight {
         (numbers.expect("any bytes are numbers"), &data[..pages * PAGE_BYTES])
     }
 
-    /// Takes the request's buffer if `pages` are all that it reads; returns `None` otherwise.
+    /// Takes the request's buffer if the request reads exactly `pages` pages; returns `None`
+    /// otherwise.
     pub(super) fn lend(&mut self, pages: u32) -> Option<Buf> {
         (pages == self.pages).then(|| self.buf.take().expect("a buffer is lent once"))
     }
