@@ -1,4 +1,5 @@
-//! Memory for the buffers of simulated worlds, which is reused from one world to the next.
+//! Memory for the buffers of simulated worlds, which is reused from one world to the next. Buffers
+//! are never freed, so a world that allocated its own would leak them.
 
 use std::collections::BTreeMap;
 
