@@ -103,7 +103,8 @@ impl Buf {
         }
     }
 
-    /// Returns the memory of the buffer, to free or reuse it once the pool is gone.
+    /// Returns the memory of the buffer. For freeing or reusing the memory after the end of the
+    /// pool.
     pub fn into_bytes(self) -> &'static mut [u8] {
         self.bytes
     }

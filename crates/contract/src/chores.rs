@@ -1,29 +1,30 @@
-//! The port to the work that a device does of its own accord, such as collecting garbage.
+//! The interface to a device's background work, such as garbage collection.
 
 use core::fmt::Debug;
 
-/// The work of a device since it was opened, in pages of 4 KiB, and its present space.
+/// Counters of a device's background work since the device was opened, in pages of 4 KiB, and the
+/// device's free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chored {
     /// Pages that hosts wrote.
     pub host_pages: u64,
-    /// Pages that the device read of its own accord.
+    /// Number of pages that the device has read for its background work.
     pub read_pages: u64,
     /// Pages that the device wrote beside the pages of hosts.
     pub written_pages: u64,
     /// The share of the device's space that is free to write to, in thousandths.
     pub free_permille: u32,
-    /// `true` while writes wait in the device because it has no space for them yet.
+    /// `true` while writes wait in the device for garbage collection to free space.
     pub is_short: bool,
 }
 
-/// The pages that a device reads and writes of its own accord for each page that hosts write, in
-/// thousandths.
+/// The number of pages that a device's background work reads and writes for each page that hosts
+/// write, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChoreRate {
-    /// Pages that the device reads of its own accord, per thousand pages that hosts write.
+    /// Pages that background work reads, per thousand pages that hosts write.
     pub read_permille: u32,
-    /// Pages that the device writes beside those of hosts, per thousand pages that hosts write.
+    /// Pages that background work writes, per thousand pages that hosts write.
     pub written_permille: u32,
 }
 
@@ -32,8 +33,8 @@ pub trait Chores: Debug + Send + Sync {
     /// Returns the device's background work since it was opened, and its present space.
     fn done(&self) -> Chored;
 
-    /// Returns the device's work for each page that hosts write, while they write every page
-    /// equally often, one page at a time. Promises are priced with it.
+    /// Returns the background work per page written by hosts, if hosts write all pages equally
+    /// often in single-page writes. The prices of promises are computed with this ratio.
     fn uniform(&self) -> ChoreRate;
 
     /// Returns the capacity of the device for hosts, in pages of 4 KiB.

@@ -14,7 +14,7 @@ pub const COMMIT_PAGE_BYTES: usize = 4096;
 /// A range of logical blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
-    /// First logical block.
+    /// Address of the first logical block of the range.
     pub lba: u64,
     /// Number of logical blocks; never zero after parsing.
     pub blocks: u32,
@@ -72,8 +72,8 @@ pub enum Command {
         /// Force unit access: durable before the reply.
         fua: bool,
     },
-    /// Writes the range so that a reader, and a crash, sees all of it or nothing. Durable before
-    /// the reply.
+    /// Writes the range atomically: a reader, and a restart after a crash, sees all of the new data
+    /// or none. The data is durable before the reply.
     WriteAtomic(Range),
     /// Compares the blocks of the range with the payload. Changes nothing.
     Compare(Range),
@@ -116,7 +116,7 @@ pub enum Command {
 pub enum Kind {
     /// Returns or compares data.
     Read,
-    /// Changes data.
+    /// The request changes data.
     Write,
     /// Reads, then may write data: the cost of a compare-and-write for a device.
     Exchange,
@@ -171,8 +171,8 @@ impl Command {
         }
     }
 
-    /// Returns the command with its range at another first block, such as the range of a namespace
-    /// translated to the device.
+    /// Returns the same command with another first block. For example, translates a range of a
+    /// namespace into a range of the device.
     pub fn with_lba(self, lba: u64) -> Command {
         let mut moved = self;
         match &mut moved {

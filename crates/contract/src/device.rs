@@ -63,8 +63,8 @@ pub trait Device {
     /// Returns the number of submissions that the queue accepts now.
     fn room(&self) -> usize;
 
-    /// Returns `true` if the device keeps all other requests off the command's range while it
-    /// carries the command out. The locks belong to this process.
+    /// Returns `true` if the device runs the command alone in its range of blocks, and delays all
+    /// other requests to the range until the command has ended.
     fn excludes(&self, command: Command) -> bool {
         matches!(command, Command::WriteAtomic(_) | Command::CompareAndWrite(_))
     }

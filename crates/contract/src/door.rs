@@ -24,11 +24,12 @@ use loom::sync::{
 #[cfg(not(feature = "loom"))]
 use spin::{Mutex, MutexGuard};
 
-/// A value that one thread at a time may use. A worker that finds it in use tries again later.
+/// A value that only one thread at a time may use (a lock). A worker never waits for the lock, but
+/// tries again in a later turn.
 pub struct Door<T> {
     room: Mutex<T>,
-    /// The workers that found the door closed, one bit each. Workers above 63 share bits and are
-    /// woken together.
+    /// The workers that found the lock taken, one bit each. They are woken when it is released.
+    /// Workers above 63 share bits and are woken together.
     bells: AtomicU64,
 }
 
@@ -50,7 +51,7 @@ fn bell(worker: u16) -> u64 {
 }
 
 impl<T> Door<T> {
-    /// Creates a door with a value behind it.
+    /// Creates a lock that protects the value.
     pub fn new(value: T) -> Self {
         Door { room: Mutex::new(value), bells: AtomicU64::new(0) }
     }

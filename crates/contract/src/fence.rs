@@ -31,8 +31,8 @@ pub struct Fence {
     kin: Option<Arc<Kin>>,
 }
 
-/// The shared state of the connections of one client that may be live at the same time. Outstanding
-/// requests of superseded connections hold up the requests of the others.
+/// The shared state of a group of fences: those of one client's connections that may be open at the
+/// same time. Requests of connections that were superseded hold up the requests of the others.
 #[derive(Debug)]
 pub struct Kin {
     /// Number of superseded fences with outstanding requests, by device.
@@ -82,12 +82,14 @@ impl Default for Kin {
 }
 
 impl Fence {
-    /// Returns a fence whose requests wait for those of superseded fences of the same kin.
+    /// Returns a fence that belongs to the group `kin`: its requests wait for requests of
+    /// superseded fences of the group.
     pub fn among(kin: Arc<Kin>) -> Fence {
         Fence { kin: Some(kin), ..Fence::default() }
     }
 
-    /// Returns `true` if the fence has kin, and another process may have fences of the same kin.
+    /// Returns `true` if the fence belongs to a group, and another process may have fences of the
+    /// same group.
     pub fn may_be_elsewhere(&self) -> bool {
         self.kin.as_ref().is_some_and(|kin| !kin.is_all_here.load(Ordering::SeqCst))
     }
@@ -183,8 +185,9 @@ impl Fence {
         &self.running[(epoch & 1) as usize]
     }
 
-    /// Removes the fence from the ghosts at the device, if it is counted there. Of two concurrent
-    /// callers, one removes it.
+    /// Removes a superseded fence from its group's count of fences with outstanding requests at the
+    /// device, if the fence is included there. Only one of two concurrent callers removes the
+    /// fence.
     fn rest(&self, device: usize) {
         let (word, bit) = haunt(device);
         let was = self.haunts[word].fetch_and(!bit, Ordering::SeqCst);

@@ -26,7 +26,7 @@ pub enum End {
     Session,
     /// The peer left a message or its credentials incomplete, or replies unread, for too long.
     Stuck,
-    /// No access rule admits the peer, or the tenant that it names does not exist.
+    /// No access rule admits the peer, or the tenant that the peer has named does not exist.
     NotLetIn,
     /// The server, the worker or the listener was drained.
     Drained,
@@ -130,9 +130,9 @@ pub enum Happening {
     ReloadDone,
     /// The configuration was read again, and rejected as a whole.
     ReloadRefused,
-    /// This process has taken over from another.
+    /// This process has taken over connections and listeners from another process.
     UpgradeDone,
-    /// Another process was to take over, and failed.
+    /// Another process began to take over from this one, and the take-over failed.
     UpgradeFailed,
     /// A TLS handshake ended well.
     TlsDone,

@@ -31,13 +31,13 @@ pub enum Insecurity {
     BadCertificate,
     /// The peer offers no pre-shared key that this end knows.
     UnknownKey,
-    /// The peer does not have the pre-shared key that it names, or that this end named.
+    /// The peer does not have the pre-shared key whose identity was agreed on in the handshake.
     WrongKey,
     /// The peer sent a fatal alert of this number (RFC 8446, section 6).
     Alert(u8),
     /// A record was tampered with, or is malformed.
     BadRecord,
-    /// The peer broke the protocol in another way.
+    /// The peer violated the TLS protocol in a way that has no value of its own here.
     Misbehaved,
     /// An internal error of this end.
     Internal,

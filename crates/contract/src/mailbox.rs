@@ -78,7 +78,7 @@ pub enum Wish {
 /// The owner of the latency bound that limits a device's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitedBy {
-    /// No owner: nothing was refused for lack of rate.
+    /// No tenant: no request was refused for lack of rate.
     #[default]
     Nobody,
     /// The SLO that is being requested.
@@ -200,8 +200,9 @@ pub enum Tell {
     Drain {
         /// The listener of the connections; `None` for all current connections.
         listener: Option<ListenerId>,
-        /// Time at which the last of them end, whatever they have in flight. With `None`,
-        /// connections that are not yet told continue, and new ones are accepted.
+        /// Deadline at which the remaining connections are cut, even with requests in flight.
+        /// `None` cancels the drain: connections that were not told to end continue, and new ones
+        /// are accepted.
         until: Option<Instant>,
     },
     /// Ends a connection: it accepts no more requests, and ends when its requests in flight have
@@ -212,7 +213,7 @@ pub enum Tell {
     End {
         /// The connection to end.
         conn: ConnId,
-        /// Time at which the connection ends, whatever it has in flight.
+        /// Deadline at which the connection is cut, even with requests in flight.
         until: Instant,
     },
     /// Changes or removes a namespace. The worker reports in [`Meters`](crate::Meters) when no
@@ -281,7 +282,7 @@ pub struct Listed {
     pub listener: u16,
     /// Number of its requests in flight.
     pub in_flight: u32,
-    /// Number of messages received on it at this worker; wraps.
+    /// Number of messages received on the connection at this worker; wraps at 2³².
     pub messages: u32,
     /// `true` if the connection's session can move to other workers.
     pub can_move: bool,
@@ -296,11 +297,11 @@ pub struct Listed {
 pub enum Report {
     /// The answer to a [`Tell::List`].
     Listed {
-        /// The reporting worker.
+        /// Number of the reporting worker.
         worker: u16,
         /// The first position, as requested.
         from: u32,
-        /// Connections from that position on, possibly not all of them.
+        /// Descriptions of the connections from position `from` on, possibly not all of them.
         connections: Box<[Listed]>,
         /// The first position that was not visited; `None` at the end of the table.
         next: Option<u32>,
@@ -311,8 +312,9 @@ pub enum Report {
         worker: u16,
         /// The connection's identifier at that worker.
         conn: ConnId,
-        /// The connection's identifier at its new worker, and the time during which it was not
-        /// received from. On failure, the reason that it stays.
+        /// On success, the connection's identifier at its new worker, and the time during which no
+        /// bytes were received from the connection. On failure, the reason why the connection
+        /// stays.
         ended: Result<(ConnId, Duration), Stays>,
     },
     /// The outcome of a [`Tell::End`].

@@ -75,7 +75,7 @@ pub struct Reading {
     pub reads: Vec<u32>,
 }
 
-/// All meters of one worker.
+/// The counters of one worker: in total and by tenant, namespace and protocol.
 #[derive(Debug)]
 pub struct Meters {
     /// Meters of tenants; the index is the tenant's number.

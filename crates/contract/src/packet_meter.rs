@@ -27,7 +27,8 @@ pub struct PacketReading {
     pub unknown: u64,
     /// Packets that had arrived before.
     pub repeated: u64,
-    /// Packets that were not acknowledged because there was no room for them.
+    /// Number of packets that were dropped without acknowledgement because the receiver had no room
+    /// for their contents.
     pub no_room: u64,
     /// Packets of strangers that were dropped because too many came.
     pub too_many: u64,

@@ -72,8 +72,8 @@ pub struct ParcelPlace {
     pub client: u128,
     /// The client's number for the connection.
     pub connection: u32,
-    /// The serial number of the connection among those that held such a number, unique within one
-    /// server.
+    /// Number that distinguishes this connection from earlier and later ones with the same client
+    /// name; unique within one server.
     pub serial: u64,
     /// `true` if a newer connection took the identifier: no request of this connection may start
     /// any more.

@@ -1,4 +1,4 @@
-//! The port to what a protocol says in the clear before TLS begins.
+//! The interface to the unencrypted exchange by which a protocol begins before its TLS handshake.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,8 +27,8 @@ pub enum Passage {
     Plain(Opening),
 }
 
-/// The part of a protocol's negotiation that comes before TLS, at one end of a connection: bytes in,
-/// bytes out. It does no I/O and knows no clock.
+/// One end of the unencrypted exchange that precedes the TLS handshake of a protocol. Works on
+/// bytes alone, without I/O and without a clock.
 pub trait Prelude: Send {
     /// Returns how many bytes to receive next at most; not zero. Bytes behind them may be of the TLS
     /// handshake.

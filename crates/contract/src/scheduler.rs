@@ -92,8 +92,8 @@ pub trait Feedback {
         Tokens::default()
     }
 
-    /// Returns `true` if the tenant has no promise and others have one, so that it must not use the
-    /// reserve for promises.
+    /// Returns `true` if the tenant is best effort while other tenants have promises, so that the
+    /// tenant must not use resources that are reserved for promises.
     fn yields(&self, tenant: TenantId) -> bool {
         let _nobody_has_a_promise = tenant;
         false

@@ -81,7 +81,7 @@ pub enum Event<'a> {
         /// must not be used.
         end: Option<Status>,
     },
-    /// The session has work of its own, which [`Speaks::attend`] does. Rare.
+    /// The session has internal work to do, by a call of [`Speaks::attend`]. Rare.
     Own,
     /// The session has identified the tenant of further requests: from now on they are charged to
     /// it. With `None`, they are charged to the connection's own tenant.
@@ -93,7 +93,7 @@ pub enum Event<'a> {
     Control(Box<Control>),
 }
 
-/// Payload that comes next, with nothing else before its end.
+/// The bytes of a payload that come next on the connection, before any other message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The slot of an awaited request ([`Event::Piece`]), and the offset in its payload. `None` for

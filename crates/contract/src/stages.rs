@@ -13,9 +13,10 @@ use crate::latency::{COARSE_BUCKETS, CoarseBucket};
 pub enum Stage {
     /// From its last byte received to its submission to the device: mostly in the scheduler.
     Scheduler,
-    /// From its submission to the device to its completion there.
+    /// The time from a request's submission to its device until its completion by the device.
     Device,
-    /// From its reply handed to the socket until the network has taken it. Reads only.
+    /// The time from handing a reply to the socket until the network has transmitted the whole
+    /// reply. For reads only.
     Reply,
 }
 
@@ -27,8 +28,8 @@ impl Stage {
 /// A count of times for each coarse bucket of [`CoarseBucket`].
 pub type Coarse<T> = [T; COARSE_BUCKETS];
 
-/// Counts of sampled requests, first of reads and then of all others, by [`Stage`] and by the
-/// coarse bucket of the time in it.
+/// Histograms of the times that sampled requests spent in each [`Stage`]: first for reads, then for
+/// all other requests.
 pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
 
 /// Histograms of times with one worker as their single writer. The counters wrap.

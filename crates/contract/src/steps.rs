@@ -70,8 +70,8 @@ struct State {
     /// The threads that take the first steps, by index. After these steps, the first thread runs as
     /// long as it has any.
     given: Vec<usize>,
-    /// The threads of the steps so far, by index, and whether the other thread could have run
-    /// instead.
+    /// The index of the thread that took each step so far, and whether the other thread could have
+    /// run instead.
     taken: Vec<(usize, bool)>,
 }
 
@@ -107,7 +107,7 @@ impl Play {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// Sets the thread's state, and returns when it is the thread's turn.
+    /// Sets a thread's state, and blocks until it is the thread's turn to run.
     fn stand(&self, me: usize, stand: Stand) {
         let mut state = self.state();
         state.threads[me] = stand;

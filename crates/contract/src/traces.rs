@@ -20,7 +20,7 @@ pub enum Seam {
     Received,
     /// The request was parsed and admitted.
     Admitted,
-    /// All requests received in that turn were parsed, admitted and queued.
+    /// All requests that the turn received were parsed, admitted and queued.
     Queued,
     /// The turn that released the request came to its schedulers.
     Due,

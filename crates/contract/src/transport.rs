@@ -91,8 +91,8 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The identifier of a socket in transfer from one worker to another, in the rack that their
-/// transports share.
+/// The identifier of a socket that is moving from one worker to another, in the table of moving
+/// sockets that their transports share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
@@ -189,7 +189,7 @@ pub struct FrameHead {
     whole: u8,
     /// `true` if the body of the reply is not sent.
     leaves_body: bool,
-    /// `true` if the body is sent though nothing stands before it.
+    /// `true` if the message consists of body bytes alone, because its head was sent before.
     is_of_body: bool,
 }
 
@@ -419,7 +419,7 @@ pub trait Dial: Streams {
 /// simulated world) jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// `true` if something was done, so that the next turn may find more.
+    /// `true` if the turn did any work, so that another turn may find more.
     pub progressed: bool,
     /// Time of the next turn if no event comes before; `None` for never.
     pub wake_at: Option<Instant>,

@@ -29,7 +29,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Returns the sum of this flow and an `earlier` one, which wraps as its counters do.
+    /// Returns the sum of two token flows, of which `earlier` precedes this one. The sums wrap like
+    /// the counters.
     #[must_use]
     pub fn after(self, earlier: Tokens) -> Tokens {
         Tokens {
@@ -249,9 +250,10 @@ pub struct WorkerReading {
     pub failures: [u32; Status::ALL.len()],
     /// Connections that have ended, by [`End`].
     pub ends: [u32; End::ALL.len()],
-    /// Connections that left, that stayed although they were to leave, and that arrived.
+    /// Numbers of connections that moved to another worker or process, of those whose move failed,
+    /// and of those that arrived.
     pub moves: [u32; 3],
-    /// The worker's gauges when it last told its counters.
+    /// The worker's gauges at the time of its last update of the counters.
     pub gauges: Gauges,
 }
 
@@ -322,7 +324,7 @@ impl WorkerMeter {
         bump(&self.arrived, 1);
     }
 
-    /// Returns the numbers of connections that left, that stayed although they were to leave, and
+    /// Returns the numbers of connections that moved away, of those whose move failed, and of those
     /// that arrived.
     pub fn moves(&self) -> [u32; 3] {
         [&self.moved, &self.stayed, &self.arrived].map(|count| count.load(Ordering::Relaxed))
