@@ -95,7 +95,7 @@ pub struct ConnectionInfo {
     pub tenant: Option<String>,
 }
 
-/// The place of a connection after its move to another worker.
+/// The identity of a connection after its move to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Number of the new worker.
@@ -563,7 +563,8 @@ impl WorkerCommands {
         self.meters.iter().map(|meters| meters.worker.connections() as usize).sum()
     }
 
-    /// Sends a message to a worker, without another attempt if its mailbox is full.
+    /// Sends a message to a worker once, without repeating the attempt if the worker's mailbox is
+    /// full.
     ///
     /// # Errors
     /// Returns the message if the mailbox is full.

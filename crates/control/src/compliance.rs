@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
     Exceeded,
 }
 
-/// The measured figures of a tenant in one window, by which its SLO is judged.
+/// The measurements of a tenant in one window that decide whether its SLO was kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Observed {
     /// Reads of the tenant that were answered in the window.

@@ -31,7 +31,8 @@ const NOTICE_SHARE: f64 = 0.5;
 /// Time after which a client's tenant ends if no connection holds a handle on it.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum number of reports that are kept until they are taken.
+/// Maximum number of reports that are kept until their consumer takes them; further reports are
+/// dropped.
 const REPORTS_MAX: usize = 1024;
 
 /// Period at which leaving tenants, and messages that found no room, are checked again.
@@ -107,7 +108,8 @@ impl WorkerController {
         self.commands.clone()
     }
 
-    /// Sets the function that tells a worker, or the hand-over thread, that it has mail.
+    /// Sets the function that wakes a worker, or the hand-over thread, when messages arrive in its
+    /// mailbox.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
         self.mail.set_wake(worker, wake);
     }
@@ -135,7 +137,7 @@ impl WorkerController {
         self.reports.drain(..)
     }
 
-    /// Serves the workers until there are none any more.
+    /// Processes the messages of all workers, until the last worker has ended.
     pub fn run(mut self) {
         loop {
             match self.mail.wait(PERIOD) {

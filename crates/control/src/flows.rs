@@ -68,7 +68,7 @@ pub struct DeviceFlow {
     pub submitted: u32,
     /// Number of requests that wait in its schedulers now.
     pub queued: u32,
-    /// Requests since the start that it ended with an error, by [`DeviceError`].
+    /// Requests since the start that the device has failed, by [`DeviceError`].
     pub errors: [u64; DeviceError::ALL.len()],
 }
 
@@ -90,10 +90,10 @@ pub struct WorkerFlow {
     pub failures: [u64; Status::ALL.len()],
     /// Connections that have ended since the start, by [`End`].
     pub ends: [u64; End::ALL.len()],
-    /// Connections since the start that left for other workers, that stayed although they were to
-    /// leave, and that arrived.
+    /// Numbers of connections since the start that moved to another worker or process, of those
+    /// whose move failed, and of those that arrived.
     pub moves: [u64; 3],
-    /// The worker's gauges, as it last told them.
+    /// The worker's gauges, as of the last update of its counters.
     pub gauges: Gauges,
     /// The activity in the last window.
     pub last: WorkerWindow,

@@ -21,8 +21,8 @@ pub(crate) const WINDOWS_MAX: usize = 300;
 const OF_MINUTE: u32 = 60;
 pub(crate) const MINUTES_MAX: usize = 24 * 60;
 
-/// Number of narrow latency buckets in a bucket of this module, which so is at most a quarter of
-/// its value wide.
+/// Number of latency buckets of a meter that are merged into one bucket of the history, whose width
+/// is at most a quarter of its value.
 const TOGETHER: usize = 4;
 
 /// Number of latency buckets: one for latencies below 2 µs, 76, and one for latencies above 1 s.
@@ -42,7 +42,7 @@ pub(crate) struct Window {
     /// Requests per second, then bytes read and bytes written per second.
     pub(crate) requests: f64,
     pub(crate) bytes: [f64; 2],
-    /// Failed requests per second, without those that were told to try again.
+    /// Failed requests per second, without requests that the client was told to repeat (`Retry`).
     pub(crate) failures: f64,
     /// Number of tenants by [`Standing`].
     pub(crate) standings: [u32; Standing::ALL.len()],
@@ -157,7 +157,7 @@ pub(crate) struct History {
     /// The windows of a minute, oldest first, at most [`MINUTES_MAX`].
     minutes: VecDeque<Window>,
     minutes_ended: u64,
-    /// The minute that has begun, and the number of one-second windows that it has so far.
+    /// The minute in progress, and the number of one-second windows that were added to it.
     minute: (Window, u32),
 }
 
@@ -204,8 +204,9 @@ impl History {
         self.minutes.push_back(Window { number: self.minutes_ended, ..ended });
     }
 
-    /// Returns the windows of this length after the one of this number. A number beyond the last
-    /// window belongs to an earlier run of the server; then all windows are returned.
+    /// Returns the windows of length `step` that follow the window with this number. A number
+    /// beyond the last window belongs to an earlier run of the server; then all windows are
+    /// returned.
     pub(crate) fn after(&self, step: Step, number: u64) -> impl Iterator<Item = &Window> {
         let (windows, ended) = match step {
             Step::Second => (&self.windows, self.ended),

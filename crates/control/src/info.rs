@@ -244,7 +244,7 @@ pub enum Verdict {
     Refused {
         /// The reason.
         refusal: Refusal,
-        /// The remedies.
+        /// Ways in which the operator can make the request succeed.
         ways: Ways,
     },
 }
@@ -313,7 +313,7 @@ impl TenantInfo {
     }
 }
 
-/// The work that a device does of its own accord, such as collecting garbage, and who pays for it.
+/// The background work of a device, such as garbage collection, and the tenants that pay for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChoreInfo {
     /// The work since the device was opened.

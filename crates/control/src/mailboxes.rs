@@ -11,7 +11,7 @@ use contract::{Ask, Mailbox, Report, Tell};
 /// Capacity of a worker's queue, and of the control plane's queue for each worker, in messages.
 const MAILBOX_MAX: usize = 256;
 
-/// A function that wakes a worker, so that it reads its mail.
+/// A function that wakes a worker, so that the worker reads its mailbox.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// A message to the control plane.
@@ -23,7 +23,8 @@ pub(crate) enum Mail {
     Report(Report),
 }
 
-/// A worker's end of its queues to and from the control plane and the other workers.
+/// A worker's end of the message queues between the worker, the control plane and the other
+/// workers.
 #[derive(Debug)]
 pub struct WorkerMailbox {
     asks: SyncSender<Mail>,
@@ -94,7 +95,7 @@ pub(crate) enum Waited {
     Came(Mail),
     /// The time has passed without a message.
     Nothing,
-    /// All workers have ended, so no message will come.
+    /// All workers have ended, so no further message can come.
     Deserted,
 }
 

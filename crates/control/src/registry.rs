@@ -264,7 +264,7 @@ impl TenantRegistry {
         }
     }
 
-    /// Unregisters a tenant also if the registry is frozen or the configuration names it.
+    /// Unregisters a tenant, even if the registry is frozen or the configuration names the tenant.
     pub fn dismiss(&mut self, tenant: TenantId, now: Instant) {
         self.devices.unregister(tenant, now);
         self.tenants.leave(tenant);
@@ -289,7 +289,7 @@ impl TenantRegistry {
         self.meters.have_placed(self.news.placed())
     }
 
-    /// Takes the messages about changes that all workers are to be told of.
+    /// Takes the queued messages that must be sent to all workers.
     pub(crate) fn take_news(&mut self) -> impl Iterator<Item = Tell> {
         self.news.take()
     }

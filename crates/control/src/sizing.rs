@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use contract::Instant;
 
-/// Mean busy share of workers above which there are too few.
+/// Mean busy share of the active workers above which another worker is activated.
 pub const ADD_ABOVE: f64 = 0.85;
 
-/// Mean busy share above which there are too few workers while a latency-critical tenant is about
-/// to miss its bound.
+/// Mean busy share of the active workers above which another worker is activated while a
+/// latency-critical tenant is about to miss its bound.
 pub const STRAINED_ABOVE: f64 = 0.60;
 
 /// Latency of a tenant relative to its bound from which the tenant is about to miss the bound.
@@ -64,11 +64,11 @@ pub struct WorkerLoad {
 /// A step of the sizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizingStep {
-    /// Leaves the workers and their connections as they are.
+    /// Changes neither the number of workers nor their connections.
     Stay,
     /// Activates one more worker.
     Add,
-    /// Retires this worker.
+    /// Retires the worker with this number: its connections move away, then it parks.
     Retire(usize),
     /// Moves connections that cause a part of their worker's load.
     Shift {
@@ -91,10 +91,12 @@ pub struct Sizing {
     uneven_since: Option<Instant>,
     /// Time before which no step is taken.
     rests_until: Instant,
-    /// Workers that received connections by a shift, and the time until which they give none away.
+    /// Workers that recently received connections to balance the load, each with the time until
+    /// which it gives none away.
     keeping: Vec<(usize, Instant)>,
-    /// The last worker that was told to give connections away, its number of connections, and the
-    /// time until which it is not told again while it has as many: none of them was suitable.
+    /// The last worker that was told to give connections away but had no suitable ones: its number,
+    /// its number of connections, and the time until which it is not asked again unless that number
+    /// changes.
     asked: Option<(usize, usize, Instant)>,
 }
 

@@ -29,7 +29,7 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// All standings, in the order of an operator's interest.
+    /// All standings, the one that needs an operator's attention most first.
     pub const ALL: [Standing; 6] = [
         Standing::Late,
         Standing::Over,

@@ -38,7 +38,7 @@ impl Tenants {
         Tenants { registry: Arc::new(Mutex::new(registry)), clock }
     }
 
-    /// Locks the registry and returns it.
+    /// Locks the registry of tenants and returns the guard.
     pub fn registry(&self) -> MutexGuard<'_, TenantRegistry> {
         self.registry.lock().expect("no holder of this lock panics")
     }
@@ -83,7 +83,7 @@ impl Tenants {
         self.registry().unregister(name, now)
     }
 
-    /// Makes all changes of a batch, or none of them.
+    /// Applies all changes of a batch, or none of them if one is refused.
     ///
     /// # Errors
     /// Fails with the refused change, counted from zero, and the reason.

@@ -71,7 +71,7 @@ impl TenantTotals {
         self.deficits += after.deficits.saturating_sub(before.deficits);
     }
 
-    /// Adds the sums of another tenant to these.
+    /// Adds the sums of another tenant to the sums of this one.
     pub(crate) fn add_totals(&mut self, other: &TenantTotals) {
         add_all(&mut self.requests, other.requests);
         add_all(&mut self.bytes, other.bytes);

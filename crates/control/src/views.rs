@@ -13,7 +13,7 @@ pub(crate) struct Detail {
     pub(crate) number: usize,
     /// The current tenant of the number, and its sums.
     pub(crate) tenant: Option<(TenantInfo, TenantTotals)>,
-    /// The sums of the number's earlier tenants, `None` if they did nothing.
+    /// The sums over the earlier tenants that had this number; `None` if they did nothing.
     pub(crate) departed: Option<TenantTotals>,
 }
 

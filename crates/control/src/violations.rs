@@ -41,7 +41,7 @@ pub(crate) struct Violation {
     pub(crate) late_at: Instant,
 }
 
-/// The violations that go on, and those that ended last.
+/// The SLO violations in progress, and those that ended most recently.
 #[derive(Debug, Default)]
 pub(crate) struct Violations {
     open: BTreeMap<TenantId, Violation>,

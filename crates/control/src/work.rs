@@ -2,7 +2,7 @@
 
 use contract::{Coarse, Protocol, Reading, Stage, Staged, WorkReading, coarse_edge};
 
-/// The sums of successful requests, for example those of a worker or a device.
+/// Counts and bytes of successful requests, for example of a worker or a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Numbers of successful reads, writes and other requests.

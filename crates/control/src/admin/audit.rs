@@ -37,7 +37,7 @@ const STRANGERS_MAX: u32 = 20;
 /// Period in which at most [`STRANGERS_MAX`] requests without valid credentials get a record.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The storage of the audit log's records, such as a file.
+/// The storage to which the audit log's records are written, such as a file.
 pub trait Journal: Send + Sync {
     /// Prepares the storage for a record; writes overdue records first.
     ///
@@ -169,7 +169,8 @@ fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(PATH_BYTES_MAX)].to_owned()
 }
 
-/// A handler's notes on its change, which go into the audit record of its request.
+/// The notes of a request's handler about the change that it made, for the audit record of the
+/// request.
 #[derive(Clone, Default)]
 pub(super) struct Note(Arc<Mutex<Told>>);
 

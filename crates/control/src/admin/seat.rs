@@ -43,8 +43,8 @@ impl Drop for AddressSlot {
     }
 }
 
-/// The resources that a connection holds until it and its requests have ended, so that a peer
-/// cannot get more of them by hanging up and connecting again.
+/// A connection's share of limited resources (a place among all connections, and among those of its
+/// address). It is returned when the connection and its requests have ended.
 #[derive(Clone)]
 pub(super) struct Seat {
     _held: Arc<(OwnedSemaphorePermit, Option<AddressSlot>)>,

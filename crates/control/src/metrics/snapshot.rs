@@ -14,7 +14,8 @@ use crate::{Measured, Tenants};
 /// Maximum number of tenants that are read under one lock of the registry.
 const CHUNK: usize = 128;
 
-/// The figures of one tenant, or the sum of those without series of their own.
+/// The metrics of one tenant, or the sum of the metrics of all tenants that have no series of their
+/// own.
 #[derive(Clone, Debug)]
 pub(super) struct OfTenant {
     pub(super) name: String,
@@ -121,7 +122,7 @@ impl Snapshot {
         rest.totals.add_totals(&of.totals);
     }
 
-    /// Returns the tenants with series of their own, and the sum of the others.
+    /// Returns the tenants that have metric series of their own, and last the sum of all others.
     pub(super) fn all(&self) -> impl Iterator<Item = &OfTenant> {
         self.tenants.iter().chain(&self.rest)
     }

@@ -1,4 +1,5 @@
-//! Changes of devices and of their models while the server runs, with the tenants that are on them.
+//! Changes of devices and of device models at run time, with their effects on the tenants on the
+//! devices.
 
 use std::sync::Arc;
 

@@ -64,7 +64,8 @@ pub(super) struct DeviceEntry {
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
     told: DriftTold,
-    /// The work that the device does of its own accord, if it does any.
+    /// The interface to the device's background work, such as garbage collection; `None` if the
+    /// device does none.
     chores: Option<Arc<dyn Chores>>,
     pub(super) registry: Registry,
 }
@@ -128,8 +129,7 @@ impl DeviceEntry {
         self.chores = Some(chores);
     }
 
-    /// Charges the tenants for the work that the device has done of its own accord since the last
-    /// call.
+    /// Charges the tenants for the background work that the device has done since the last call.
     pub(super) fn charge_chores(&mut self, now: Instant) {
         if let Some(chores) = &self.chores {
             self.registry.taxes().charge(chores.done(), now);
@@ -161,7 +161,7 @@ impl DeviceEntry {
         share.check().map_err(Refusal::Invalid)
     }
 
-    /// Checks whether the device has a model with the rates that such an SLO needs.
+    /// Checks whether the device has a model that gives rates for the latency of this SLO.
     ///
     /// # Errors
     /// Fails with the reason.

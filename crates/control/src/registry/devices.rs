@@ -99,7 +99,8 @@ impl Devices {
         device.configured.as_ref().ok_or_else(none)
     }
 
-    /// Returns the devices whose model is not the configured one, with their model.
+    /// Returns the devices that use another model than the configured one, each with the model in
+    /// use.
     pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
         let devices = self.all.iter().filter(|device| device.is_remodelled());
         devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
@@ -291,7 +292,7 @@ impl Devices {
         there.filter_map(|(place, device)| device.observe(waited, now).then_some(place)).collect()
     }
 
-    /// Charges the work that devices have done of their own accord since the last call.
+    /// Charges the tenants for the background work that the devices have done since the last call.
     pub(super) fn charge_chores(&mut self, now: Instant) {
         self.all.iter_mut().for_each(|device| device.charge_chores(now));
     }
