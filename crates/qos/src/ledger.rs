@@ -388,7 +388,8 @@ impl Ledger {
     }
 
     /// Refunds a request that the scheduler released but the worker did not submit. The refund goes
-    /// to the bucket and not to the tenant, who must not profit from leaving.
+    /// to the bucket and not to the tenant, who must not profit from leaving. `tax` is the part of
+    /// the request's price that was tax.
     pub(crate) fn refund(&mut self, units: u64, tax: u64) {
         let cost = nano(units);
         self.tax(-nano(tax));
