@@ -31,8 +31,7 @@ const NOTICE_SHARE: f64 = 0.5;
 /// Time after which a client's tenant ends if no connection holds a handle on it.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// Maximum number of reports that are kept until their consumer takes them; further reports are
-/// dropped.
+/// Maximum number of workers' reports that wait to be taken. A further report replaces the oldest.
 const REPORTS_MAX: usize = 1024;
 
 /// Period at which leaving tenants, and messages that found no room, are checked again.
