@@ -290,7 +290,7 @@ layout! {
         [32] pid: U32,
         /// Length of the extensions behind the body, in units of eight bytes.
         [36] extension_len: U16,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [38] padding: U16,
     }
 }
@@ -346,7 +346,7 @@ layout! {
 }
 
 layout! {
-    /// The request of INIT, as far as it is understood here.
+    /// The body of an INIT request, with the fields that this implementation interprets.
     pub struct InitIn: 16 {
         /// The kernel's major version.
         [0] major: U32,
@@ -384,7 +384,7 @@ layout! {
         [30] map_alignment: U16,
         /// The agreed upper 32 [`capability`] bits.
         [32] flags2: U32,
-        /// Not used.
+        /// Fields of the interface that this implementation does not use.
         [36] unused: [U32; 7],
     }
 }
@@ -416,7 +416,7 @@ layout! {
         [0] attr_valid: U64,
         /// Nanoseconds to add to `attr_valid`.
         [8] attr_valid_ns: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
         /// The attributes of the node.
         [16] attr: Attr,
@@ -438,7 +438,7 @@ layout! {
     pub struct BatchForgetIn: 8 {
         /// The number of [`ForgetOne`]s that follow.
         [0] count: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
     }
 }
@@ -448,7 +448,7 @@ layout! {
     pub struct GetAttrIn: 16 {
         /// [`GETATTR_HANDLE`], or zero.
         [0] flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
         /// The handle by which the file or directory is open.
         [8] handle: U64,
@@ -464,7 +464,7 @@ layout! {
         [4] rdev: U32,
         /// The caller's mask of permissions (umask), which the kernel has applied to `mode`.
         [8] umask: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
     }
 }
@@ -486,7 +486,7 @@ layout! {
         [0] new_directory: U64,
         /// Flags of renameat2(2).
         [8] flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
     }
 }
@@ -496,7 +496,7 @@ layout! {
     pub struct SetAttrIn: 88 {
         /// The attributes to change: bits of [`set`].
         [0] valid: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
         /// The handle by which the file or directory is open.
         [8] handle: U64,
@@ -518,13 +518,13 @@ layout! {
         [64] ctime_ns: U32,
         /// The type and permissions of the node, as `st_mode` of stat(2).
         [68] mode: U32,
-        /// Not used.
+        /// Fields of the interface that this implementation does not use.
         [72] unused: U32,
         /// The user number of the owner.
         [76] uid: U32,
         /// The number of the group.
         [80] gid: U32,
-        /// Not used.
+        /// Fields of the interface that this implementation does not use.
         [84] unused_2: U32,
     }
 }
@@ -560,7 +560,7 @@ layout! {
         [0] handle: U64,
         /// The kernel's use of the file: bits of [`open_flag`].
         [8] open_flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
     }
 }
@@ -584,9 +584,9 @@ layout! {
     pub struct FlushIn: 24 {
         /// The handle by which the file or directory is open.
         [0] handle: U64,
-        /// Not used.
+        /// Fields of the interface that this implementation does not use.
         [8] unused: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
         /// The kernel's number for the owner of file locks.
         [16] lock_owner: U64,
@@ -608,7 +608,7 @@ layout! {
         [24] lock_owner: U64,
         /// The flags of open(2) with which the caller has opened the file.
         [32] flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [36] padding: U32,
     }
 }
@@ -628,7 +628,7 @@ layout! {
         [24] lock_owner: U64,
         /// The flags of open(2) with which the caller has opened the file.
         [32] flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [36] padding: U32,
     }
 }
@@ -639,7 +639,7 @@ layout! {
     pub struct SizeOut: 8 {
         /// The number of bytes that were written or copied, or that the caller needs room for.
         [0] size: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
     }
 }
@@ -663,9 +663,9 @@ layout! {
         [44] name_max: U32,
         /// The size of a block in bytes.
         [48] fragment_bytes: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [52] padding: U32,
-        /// Not used.
+        /// Reserved bytes, which neither end uses.
         [56] spare: [U32; 6],
     }
 }
@@ -677,7 +677,7 @@ layout! {
         [0] handle: U64,
         /// [`FSYNC_DATA`], or zero.
         [8] flags: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [12] padding: U32,
     }
 }
@@ -697,7 +697,7 @@ layout! {
     pub struct GetXattrIn: 8 {
         /// The number of bytes that the caller has room for. Zero asks for the size instead.
         [0] size: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
     }
 }
@@ -707,7 +707,7 @@ layout! {
     pub struct AccessIn: 8 {
         /// The permissions to check, as bits of access(2).
         [0] mask: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [4] padding: U32,
     }
 }
@@ -723,7 +723,7 @@ layout! {
         [16] length: U64,
         /// Flags of fallocate(2).
         [24] mode: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [28] padding: U32,
     }
 }
@@ -737,7 +737,7 @@ layout! {
         [8] offset: U64,
         /// The object of the search: `SEEK_DATA` or `SEEK_HOLE` of lseek(2).
         [16] whence: U32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [20] padding: U32,
     }
 }

@@ -67,9 +67,9 @@ impl Format {
 pub enum Missing {
     /// A copy has a version of the format that cannot be read. It may be newer than the others.
     Version(u16),
-    /// No copy is sound, and at least one is damaged.
+    /// No copy of the superblock is valid, and at least one copy is damaged.
     Damaged,
-    /// No copy is there.
+    /// There is no copy of the superblock on the device.
     Nothing,
 }
 

@@ -178,9 +178,9 @@ layout! {
         [16] data: U64,
         /// Length in bytes of a path at the start of the buffer.
         [24] path_len: U16,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [26] padding: U16,
-        /// Not used.
+        /// Reserved bytes, which neither end uses.
         [28] reserved: U32,
     }
 }
@@ -194,7 +194,7 @@ layout! {
         [2] queue_depth: U16,
         /// The state, a value of [`state`].
         [4] state: U16,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [6] padding: U16,
         /// Maximum length of a request's data in bytes.
         [8] request_bytes_max: U32,
@@ -202,7 +202,7 @@ layout! {
         [12] device: U32,
         /// Identifier of the process that serves the device.
         [16] process: I32,
-        /// Not used.
+        /// Padding bytes without a meaning.
         [20] padding_2: U32,
         /// Flags of the device: bits of [`feature`].
         [24] flags: U64,
@@ -212,9 +212,9 @@ layout! {
         [40] owner: U32,
         /// The group of the user.
         [44] group: U32,
-        /// Not used.
+        /// Reserved bytes, which neither end uses.
         [48] reserved: U64,
-        /// Not used.
+        /// Reserved bytes, which neither end uses.
         [56] reserved_2: U64,
     }
 }
@@ -256,7 +256,7 @@ layout! {
         [12] write_zeroes_sectors_max: U32,
         /// Maximum number of ranges of a discard.
         [16] segments_max: U16,
-        /// Not used.
+        /// Reserved bytes, which neither end uses.
         [18] reserved: U16,
     }
 }

@@ -41,11 +41,11 @@ open_enum! {
 open_enum! {
     /// The reason for a failed authentication (reason code explanation).
     pub struct AuthFailure {
-        /// The other end did not prove its identity.
+        /// The peer did not prove its identity.
         FAILED = 1,
         /// The host and the controller have no protocol in common.
         PROTOCOL = 2,
-        /// One end requires a secure channel and the other does not offer one.
+        /// One end requires a secure channel, which the other end does not offer.
         CONCATENATION = 3,
         /// The host and the controller have no hash in common.
         HASH = 4,

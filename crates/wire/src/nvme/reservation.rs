@@ -88,7 +88,7 @@ layout! {
 open_enum! {
     /// The type of a reservation notice (Base 5.16.1.24).
     pub struct ReservationNoticeKind {
-        /// No notice.
+        /// The log page contains no notification.
         EMPTY = 0,
         /// The host's registration was preempted.
         REGISTRATION_PREEMPTED = 1,
