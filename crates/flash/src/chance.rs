@@ -24,8 +24,8 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number of the range, each about equally likely (the bias is below one in
-    /// 2⁶⁴/length).
+    /// Returns a random number of the range, all numbers being almost equally likely (the bias is
+    /// below one in 2⁶⁴ divided by the length of the range).
     pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (first, last) = range.into_inner();
         assert!(first <= last, "a range must hold a number");

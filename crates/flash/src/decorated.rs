@@ -9,9 +9,9 @@ use crate::{Decorations, Delayed, Faults, Faulty};
 /// A device in the decorators that its spec names. Other decorators cost nothing.
 #[derive(Debug)]
 pub enum Decorated<D> {
-    /// No decorator.
+    /// The device without a decorator.
     Plain(D),
-    /// `delay=` alone.
+    /// The device with delays alone (option `delay=`).
     Delayed(Delayed<D>),
     /// `fail_reads=` or `fail_writes=` without a delay.
     Faulty(Faulty<D>),

@@ -140,7 +140,8 @@ impl<D: Device> Exclusive<D> {
         Grain { granule: self.granule, blocks: inner.blocks, reads_max }
     }
 
-    /// Returns the reason to refuse a command, if there is one.
+    /// Returns the status with which a command is refused; `None` if the command is valid for this
+    /// device.
     fn refusal(&self, command: Command) -> Option<Status> {
         let geometry = self.inner.geometry();
         match command {

@@ -176,7 +176,7 @@ impl RangeLocks {
         true
     }
 
-    /// Releases the stripes of a claim that holds all of them.
+    /// Releases all stripes that a claim holds. The claim must hold every stripe of its range.
     pub(crate) fn release(&self, claim: &Claim) {
         assert!(claim.held == claim.count, "a claim is released once it is held");
         for nth in 0..claim.count {
@@ -217,8 +217,8 @@ impl Word {
             | (self.alone & FIELD)
     }
 
-    /// Returns `true` if it is the turn of this ticket, so that its claim gets the stripe. A shared
-    /// holder passes the turn on.
+    /// Returns `true` if this ticket is the next one at the stripe, so that its claim gets the
+    /// stripe. A shared claim also lets the following ticket enter.
     fn enter(&mut self, ticket: u64, mode: Mode) -> bool {
         match mode {
             Mode::Shared if self.share == ticket => {

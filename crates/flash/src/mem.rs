@@ -155,7 +155,7 @@ impl MemVolume {
     }
 }
 
-/// The part of a range that lies in one chunk.
+/// The part of a range of blocks that lies in a single chunk of memory.
 struct Piece {
     chunk: u64,
     /// Offset in the chunk in bytes.

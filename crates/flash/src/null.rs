@@ -1,4 +1,4 @@
-//! A device without data, to measure the software around it.
+//! A device that stores no data, used to measure the overhead of the software above a device.
 
 use alloc::vec::Vec;
 

@@ -11,18 +11,18 @@ use spin::Mutex;
 pub enum Record {
     /// A command went to the device.
     Submitted {
-        /// The command's slot.
+        /// The slot that identifies the submitted command.
         slot: Slot,
-        /// The command.
+        /// The submitted command.
         command: Command,
     },
     /// The device completed a command.
     Completed {
-        /// The command's slot.
+        /// The slot that identifies the completed command.
         slot: Slot,
-        /// The command.
+        /// The completed command.
         command: Command,
-        /// The command's status.
+        /// The status with which the device completed the command.
         status: Status,
     },
     /// A mark that a test places among the other records, for example for an acknowledgement that
@@ -44,7 +44,7 @@ impl Recording {
         Recording { shared, records_max }
     }
 
-    /// Appends a mark.
+    /// Appends a mark with this number to the records.
     pub fn mark(&self, mark: u64) {
         self.push(Record::Mark(mark));
     }

@@ -73,7 +73,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the path of the file that keeps the data, if there is one.
+    /// Returns the path of the file that stores the device's data; `None` for a device without a
+    /// file.
     pub fn path(&self) -> Option<&str> {
         match self {
             Source::File { path, .. } => Some(path),
@@ -104,7 +105,7 @@ pub struct Decorations {
 /// The additional time of requests, uniform between two durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The shortest delay.
+    /// The shortest delay of a request.
     pub min: Duration,
     /// The longest delay, not below `min`.
     pub max: Duration,
@@ -295,12 +296,12 @@ fn parse_age(text: &str) -> Option<f64> {
 pub enum SpecError {
     /// The string has no `:`.
     NoScheme {
-        /// The whole string.
+        /// The whole spec, as given.
         spec: String,
     },
     /// The word before the `:` is unknown.
     UnknownScheme {
-        /// The unknown word.
+        /// The unknown kind of device, as given.
         scheme: String,
     },
     /// A size is invalid.
@@ -316,7 +317,7 @@ pub enum SpecError {
     NoPath,
     /// The text after `sim:` names no model of a device.
     UnknownModel {
-        /// The unknown model.
+        /// The unknown name of a flash model, as given.
         model: String,
     },
     /// The device cannot be the member of an `ftl:` device.
@@ -336,7 +337,7 @@ pub enum SpecError {
         /// The name of the option.
         key: String,
     },
-    /// An option is given twice.
+    /// An option is given more than once.
     RepeatedKey {
         /// The name of the option.
         key: String,
@@ -345,7 +346,7 @@ pub enum SpecError {
     BadValue {
         /// The name of the option.
         key: String,
-        /// The option's value.
+        /// The value of the option, as given.
         value: String,
         /// The expected form of the value.
         expected: &'static str,

@@ -19,7 +19,8 @@ pub struct Side<'a, D, P> {
     pub queue: D,
     /// Buffers of this thread; some hold at least 64 KiB.
     pub pool: &'a mut BufPool,
-    /// Advances this thread's world, like [`Bench::pass`](super::Bench::pass).
+    /// Advances the time of this thread's simulated world, like
+    /// [`Bench::pass`](super::Bench::pass).
     pub pass: P,
 }
 
@@ -28,7 +29,7 @@ pub struct Side<'a, D, P> {
 pub struct Seen {
     /// Blocks that mixed two generations of data.
     pub torn: u64,
-    /// Reads whose first block had another generation than in the read before.
+    /// Number of reads whose first block had another generation than in the previous read.
     pub changes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The checks of the suite, in the order in which they run.
+//! The checks that the conformance suite makes of a device, in the order in which they run.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,5 @@
-//! Two queues to one volume, a model of what the volume should hold, and the requests in flight.
+//! The set-up of a conformance check: two queues to one volume, a model of the volume's expected
+//! content, and the requests in flight.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -29,7 +30,8 @@ pub(super) struct Rig<'a, B: Bench> {
 struct Flight {
     queue: usize,
     command: Command,
-    /// The index and size of the lent buffer, to recognize it when it comes back.
+    /// The index and size of the buffer that was lent to the device, by which the returned buffer
+    /// is recognized.
     lent: Option<(u32, usize)>,
     /// The page numbers of a commit; empty for every other command.
     pages: Vec<u64>,

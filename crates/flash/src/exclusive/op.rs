@@ -1,4 +1,4 @@
-//! A request on its way through [`Exclusive`](super::Exclusive).
+//! A request from its submission to [`Exclusive`](super::Exclusive) until its completion.
 
 use contract::{
     BLOCK_BYTES, Buf, COMMIT_PAGE_BYTES, Command, REQUEST_BYTES_MAX, Range, Slot, Status,
@@ -6,7 +6,7 @@ use contract::{
 
 use crate::locks::{Claim, Mode, RangeLocks};
 
-/// A request, the resources that it holds, and its current step.
+/// A request at an exclusive queue: its locks, its buffers and its current step.
 #[derive(Debug)]
 pub(super) struct Op {
     /// The slot of the request outside this queue.
@@ -14,7 +14,7 @@ pub(super) struct Op {
     command: Command,
     /// The request's stripes, held from the first step to the last.
     pub(super) claim: Claim,
-    /// The request's buffer, except while the inner device has it.
+    /// The request's buffer; `None` while the device below has the buffer.
     pub(super) buf: Option<Buf>,
     pub(super) step: OpStep,
     /// The range of the steps after the current one. Only discards and zeroing have several steps.
@@ -24,7 +24,7 @@ pub(super) struct Op {
 /// The step that a request waits for, or that the inner device carries out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OpStep {
-    /// A command that the device takes as it is. Its completion ends the step.
+    /// The command is passed to the device unchanged. The device's completion ends the step.
     Whole(Command),
     /// A read of the granules around this part into a scratch buffer. A read, a failed comparison
     /// or a request without data to write ends here. Every other request goes on to write the
@@ -181,7 +181,8 @@ fn commit_span(payload: &[u8], pages: u16, blocks: u64) -> (u64, u64) {
     (first * PAGE_BLOCKS, last * PAGE_BLOCKS + PAGE_BLOCKS - 1)
 }
 
-/// Returns `true` if the command claims its range alone, so that no other request may be in it.
+/// Returns `true` if the command locks its range exclusively, so that no other request runs in the
+/// range.
 pub(super) fn is_alone(command: Command, grain: Grain, locks: &RangeLocks) -> bool {
     let mode = |range| mode(command, range, (grain.granule, grain.reads_max), locks.plain_writes);
     command.range().is_some_and(|range| mode(range) == Mode::Alone)

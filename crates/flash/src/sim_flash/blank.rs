@@ -12,7 +12,7 @@ pub(super) struct Blank {
 }
 
 impl Blank {
-    /// Returns the set for a device of `pages` pages, none of them discarded.
+    /// Returns the set of discarded pages for a device of `pages` pages; the set is empty.
     pub(super) fn new(pages: u64) -> Self {
         Blank { bits: vec![0; pages.div_ceil(64) as usize].into_boxed_slice(), count: 0, pages }
     }

@@ -16,7 +16,7 @@ pub(super) struct Blocked {
 /// The pages in a device's write buffer: `open ≤ held ≤ capacity`.
 #[derive(Debug)]
 pub(super) struct WriteBuffer {
-    /// Capacity in pages.
+    /// Capacity of the write buffer, in pages.
     capacity: usize,
     /// Pages in the buffer: open ones, and those that were handed to dies and are not programmed
     /// yet.
@@ -81,7 +81,7 @@ impl WriteBuffer {
         self.held -= pages;
     }
 
-    /// Removes and returns the first blocked write if there is room for it.
+    /// Removes and returns the first blocked write, if the write buffer has room for it.
     pub(super) fn unblock(&mut self) -> Option<Blocked> {
         let first = *self.blocked.front()?;
         if !self.has_room(first) {

@@ -8,15 +8,16 @@ use alloc::collections::VecDeque;
 /// `done ≤ started ≤ owed`; `releases` ascends.
 #[derive(Debug)]
 pub(super) struct Die {
-    /// Time at which the current operation, and all reads that wait for it, will have ended, in ns.
+    /// Time in nanoseconds at which the die has finished its current operation, and all reads that
+    /// wait for that operation.
     pub(super) busy_until: u64,
-    /// Total work that the die was given, in ns of its time.
+    /// Sum of the durations of all programs and erases that the die was given, in nanoseconds.
     owed: u64,
     /// Total work that has begun, in ns.
     started: u64,
     /// Total work that has ended, in ns.
     done: u64,
-    /// `true` if a timer will look at the die when it is free.
+    /// `true` if a timer is set for the time at which the die becomes free.
     pub(super) is_armed: bool,
     /// Pages to program until the next erase of a block.
     pub(super) pages_to_erase: f64,
@@ -42,7 +43,8 @@ impl Die {
         self.owed - self.started
     }
 
-    /// Adds a program of buffered pages and the `garbage` work that it causes, in ns.
+    /// Adds the duration `program` of programming buffered pages, and the duration `garbage` of the
+    /// garbage collection that the program causes, both in nanoseconds.
     pub(super) fn owe(&mut self, program: u64, garbage: u64) {
         self.releases.push_back(self.owed + program);
         self.owed += program + garbage;

@@ -18,7 +18,7 @@ pub struct Model {
     pub finish_ns: u64,
     /// Times of the acknowledgement of a buffered write.
     pub ack: AckModel,
-    /// The write buffer.
+    /// The size and speed of the device's write buffer.
     pub buffer: BufferModel,
     /// Buffered pages that a die programs at once.
     pub program_pages: usize,
@@ -79,7 +79,8 @@ pub struct SliceModel {
     pub min_ns: u64,
     /// Maximum time that a program or erase runs before it can be suspended.
     pub max_ns: u64,
-    /// Share of its debt that a die works off before it can be suspended.
+    /// Share of its outstanding programs and erases that a die completes before it can be
+    /// suspended.
     pub debt_share: f64,
 }
 
@@ -201,7 +202,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// All presets.
+    /// All predefined models.
     pub const ALL: [Preset; 5] = [Preset::A, Preset::B, Preset::C, Preset::Cloud, Preset::Small];
 
     /// Returns the preset of this name, in lower case.

@@ -11,7 +11,7 @@ use crate::Chance;
 /// An offered load: requests of equal size at random addresses and random times (Poisson).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Requests per second.
+    /// Offered load in requests per second.
     pub iops: f64,
     /// Share of reads, from 0 to 1.
     pub reads: f64,
