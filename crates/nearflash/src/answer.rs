@@ -30,7 +30,7 @@ pub(crate) struct Promise<T> {
 }
 
 impl<T> Promise<T> {
-    /// Sends the answer, and wakes the task that awaits it.
+    /// Sends the answer to a request, and wakes the task that awaits it.
     pub(crate) fn keep(mut self, result: Result<T, Error>) {
         self.put(result);
     }

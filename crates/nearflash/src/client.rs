@@ -1,4 +1,4 @@
-//! The asynchronous client.
+//! The asynchronous client: a handle whose methods are `async` and may be called from any task.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};

@@ -51,7 +51,7 @@ pub enum Event {
     Info {
         /// The ticket that [`Queue::info`](crate::Queue::info) returned for the request.
         ticket: Ticket,
-        /// The properties.
+        /// The namespace's properties, or the reason why the server did not tell them.
         info: Result<Info, Error>,
     },
     /// The answer to a request about the tenant.
@@ -63,7 +63,7 @@ pub enum Event {
 /// The way in which a poll waits while no request has ended and there is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Polls once.
+    /// Polls once and returns without waiting.
     No,
     /// Polls repeatedly for this time, without sleeping: the least latency, at the cost of a whole
     /// core.

@@ -35,7 +35,7 @@ pub enum Error {
     Failed(Status),
     /// The server refused the SLO of a tenant.
     Refused(Refused),
-    /// All streams of the client are in use.
+    /// All streams that the client has for barriers are in use.
     NoStreams,
     /// The maximum number of requests is in flight, or a request about the tenant is in progress.
     Full,

@@ -9,7 +9,7 @@ pub struct Info {
     pub namespace: u16,
     /// Size in blocks of 512 bytes.
     pub blocks: u64,
-    /// Size in bytes.
+    /// Size of the namespace in bytes.
     pub bytes: u64,
     /// Size in bytes of the pieces in which the device works best: multiples of it, aligned to it.
     pub physical_block_bytes: u32,

@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::Error;
 
-/// A bounded queue of requests of type `T`, and the line of tasks that wait for room in it.
+/// A bounded queue of requests of type `T`, with the tasks that wait for room in the queue, in
+/// order.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
     inner: Mutex<Inner<T>>,
@@ -42,7 +43,8 @@ impl<T> Line<T> {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Appends a request once it is the task's turn and there is room.
+    /// Appends a request to the queue, after waiting until it is the task's turn and the queue has
+    /// room.
     ///
     /// # Errors
     /// [`Error::Closed`] if the line is closed.
@@ -63,7 +65,7 @@ impl<T> Line<T> {
         request
     }
 
-    /// Rejects further requests, drops the queued ones, and wakes all tasks in line.
+    /// Rejects further requests, drops the queued requests, and wakes all tasks that wait for room.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
@@ -81,7 +83,7 @@ impl<T> Line<T> {
 }
 
 impl<T> Inner<T> {
-    /// Wakes the first task in line if there is room for its request.
+    /// Wakes the first waiting task if the queue has room for its request.
     fn call_next(&self, capacity: usize) {
         if self.requests.len() < capacity
             && let Some((_, waker)) = self.line.front()
@@ -91,7 +93,8 @@ impl<T> Inner<T> {
     }
 }
 
-/// A task's place in the line of tasks that wait for room, given up on drop.
+/// A task's position among the tasks that wait for room in the queue. Dropping the value gives the
+/// position up.
 struct LinePlace<'a, T> {
     line: &'a Line<T>,
     number: Option<u64>,

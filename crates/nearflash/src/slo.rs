@@ -20,7 +20,7 @@ pub struct Slo {
 }
 
 impl Slo {
-    /// Returns the objective as a message carries it; `None` for best effort.
+    /// Returns the objective in the form of the protocol's messages; `None` for best effort.
     pub(crate) fn asked(&self) -> Option<contract::Slo> {
         let mut slo = contract::Slo::new(self.latency_us, self.iops, self.read_percent);
         if self.percentile_tenths > 0 {

@@ -13,9 +13,9 @@ use crate::slo::{Refused, Registered, Slo};
 /// A server's notice that the client's tenant demands more than its SLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Requests a second that all clients of the tenant demand, as the server measured them.
+    /// Requests per second of all clients of the tenant together, as measured by the server.
     pub iops: u32,
-    /// Share of reads among these requests, in percent, as the server measured it.
+    /// Share of reads among the tenant's requests, in percent, as measured by the server.
     pub read_percent: u8,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Route {
     pub(crate) stream: u8,
 }
 
-/// A request on its way to the thread.
+/// A request that a task has sent to the client's thread.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// A request about data. The answer is the data that was read, or empty.
@@ -183,7 +183,8 @@ impl Server {
         false
     }
 
-    /// Submits requests from the line while there is room in flight and a buffer for the next one.
+    /// Submits requests from the queue, while fewer than the maximum are in flight and a buffer for
+    /// the next one is free.
     fn take_requests(&mut self) {
         while self.queue.room() > 0 {
             let mut buf = None;
