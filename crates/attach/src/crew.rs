@@ -1,4 +1,4 @@
-//! The threads of a device, one for each queue, and what they tell.
+//! The threads that serve a device, one for each queue, and their messages to the main thread.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ use crate::survey::{Server, told};
 pub(crate) enum Told {
     /// The queue has a connection. What it had in flight on an earlier one has ended.
     Connected { queue: u16 },
-    /// The queue has lost its connection, or could not make one.
+    /// The queue has lost its connection to the server, or could not establish one.
     Lost { queue: u16, why: Loss },
     /// A flush of the queue failed, because acknowledged changes were lost with the server's
     /// machine.
@@ -62,7 +62,7 @@ pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of
 pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
     messages: Receiver<Told>,
-    /// For each queue, `true` once it has had a connection.
+    /// For each queue, `true` once the queue has had a connection to the server.
     connected: Vec<bool>,
     /// Number of queues whose threads have not ended.
     open: usize,
@@ -71,7 +71,8 @@ pub(crate) struct Crew {
 /// The reason that a crew's [`watch`](Crew::watch) came to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The storage epoch may have changed, which a successor of this process has to know.
+    /// The server's storage epoch may have changed, which must be recorded for a successor of this
+    /// process.
     Epoch,
     /// The device was stopped.
     Stopped,

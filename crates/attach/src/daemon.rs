@@ -22,7 +22,7 @@ use crate::record::{Record, Right, Volume};
 use crate::survey::{Server, identity};
 use crate::usage;
 
-/// The features that a device needs, with their names.
+/// The features of the kernel's driver that are required, each with its name.
 const NEEDED: [(u64, &str); 4] = [
     (feature::NEED_GET_DATA, "NEED_GET_DATA"),
     (feature::USER_RECOVERY, "USER_RECOVERY"),
@@ -74,7 +74,7 @@ pub(crate) fn open_control() -> Result<Control, String> {
     Control::open().map_err(|e| e.to_string())
 }
 
-/// Attaches a volume and serves it, or takes over the device that the volume has already.
+/// Attaches a volume and serves it. If the volume is attached already, takes over its device.
 pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Result<(), String> {
     let mut control = open_control()?;
     check_features(&mut control)?;
@@ -185,7 +185,7 @@ fn add(control: &mut Control, asked: &Attach, queues: u16) -> Result<DeviceInfo,
     Ok(info)
 }
 
-/// Makes the block device of a new device, and serves it.
+/// Creates the block device of a device that was just added, and serves it.
 fn make(
     control: &mut Control,
     folder: &Path,

@@ -45,7 +45,7 @@ pub(crate) struct Record {
     /// the server has given none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage_epoch: Option<u32>,
-    /// The volume, as it was asked for.
+    /// The volume, with the options that the user gave when attaching it.
     #[serde(flatten)]
     pub(crate) volume: Volume,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Returns `true` if the addresses, namespaces and tenants of both volumes are equal.
+    /// Returns `true` if both volumes have the same address, namespace and tenant.
     pub(crate) fn is_same(&self, other: &Volume) -> bool {
         let key = |volume: &Volume| (volume.url.clone(), volume.namespace, volume.tenant.clone());
         key(self) == key(other)

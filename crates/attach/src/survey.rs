@@ -144,7 +144,8 @@ pub(crate) fn told(why: Loss) -> String {
     }
 }
 
-/// Returns a new identity, with room behind it for the further queues of a device.
+/// Returns a new random identity for the first queue of a device. The following identities are for
+/// the other queues.
 pub(crate) fn identity() -> u128 {
     let top = u128::from(chance()) << 64 | u128::from(chance());
     top & !0xffff | 1 << 127
