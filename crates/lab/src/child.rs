@@ -52,7 +52,8 @@ impl Server {
         Server::start_other(command.args(["serve", "--admin", admin]).args(words))
     }
 
-    /// Starts another program that prints a line `ready URL …` when it serves.
+    /// Starts a program other than this one, and waits for its output line `ready URL …`, which
+    /// reports that it serves.
     pub(crate) fn start_other(command: &mut Command) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut helper = Helper::start(command.stdout(Stdio::piped()))?;

@@ -126,8 +126,8 @@ impl Crowd {
         (self.running.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout)).then_some(at)
     }
 
-    /// Adds what each member measured since the last call to its entry of `sums`, in the order of
-    /// the members.
+    /// Adds the measurements that each client has made since the last call to the client's entry of
+    /// `sums`, in the order of the clients.
     pub(crate) fn collect(&self, sums: &mut [Tally]) {
         for (sum, tally) in sums.iter_mut().zip(self.tallies.iter()) {
             let mut tally = tally.lock().expect("no holder panics");
@@ -155,7 +155,7 @@ impl Crowd {
     }
 }
 
-/// The task of a client's thread, which sleeps while there is nothing to send or to receive.
+/// The state of one client's thread, which sleeps while there is nothing to send or to receive.
 struct Client {
     address: SocketAddr,
     member: Member,

@@ -17,9 +17,9 @@ const COPY_BYTES: usize = 64 << 20;
 /// The distribution of a measured latency, in whole microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {
-    /// The median.
+    /// Median of the measured delays, in microseconds.
     pub median_us: u128,
-    /// The 95th percentile.
+    /// The 95th percentile of the measured delays, in microseconds.
     pub p95_us: u128,
 }
 
@@ -32,7 +32,8 @@ impl Latencies {
     }
 }
 
-/// Measures the time from a message of one thread until another, sleeping thread sees it.
+/// Measures the delay from a message of one thread until a second, sleeping thread receives the
+/// message.
 ///
 /// # Panics
 /// Panics if no thread can be started.

@@ -44,7 +44,7 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
     picture(figure, &figure.title)
 }
 
-/// Returns the figure as an SVG document without its title, for a page that has it.
+/// Returns the figure as an SVG document without a title, for a page that shows the title as text.
 ///
 /// # Errors
 /// Fails as [`svg`] does.

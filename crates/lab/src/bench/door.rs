@@ -13,16 +13,17 @@ use crate::report::End;
 pub(super) enum News<F, L> {
     /// The client is connected. The value holds the facts that it found about the server.
     Up(F),
-    /// The client has lost its connections, or could not connect, for this reason.
+    /// The client has lost its connections to the server, or could not connect, for this reason.
     Lost(L),
 }
 
-/// The address of a server of another protocol than `reflex`, with the options of its clients.
+/// The address of a server of a protocol other than `reflex`, with the options of the clients that
+/// connect to it.
 pub(super) trait Door: Sized {
     /// The client of the protocol, through which a load generator sends requests.
     type Client<N: Network>: Path;
 
-    /// The facts about the server that a client learns while it connects, such as the size in
+    /// The properties of the server that a client learns while it connects, such as the size in
     /// bytes.
     type Found;
 
@@ -42,8 +43,8 @@ pub(super) trait Door: Sized {
     /// the user.
     fn note(loss: &Self::Loss) -> (bool, String);
 
-    /// Returns why a client does not come up and what to do about it. `loss` is `None` if the time
-    /// limit has passed.
+    /// Returns a message for the user: why a client could not connect, and what to do about it.
+    /// `loss` is `None` if the time limit has passed.
     fn explain(&self, loss: Option<Self::Loss>) -> String;
 }
 

@@ -14,10 +14,10 @@ use io::Clock;
 
 use super::problem::Problem;
 
-/// The time that one line covers.
+/// The interval of time that one line of the log covers.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The line that names the columns, as the original writer prints it.
+/// The header line of the log, with the names of the columns.
 const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\
                       \"Interval_Compressed_Histogram\"";
 

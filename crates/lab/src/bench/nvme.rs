@@ -118,7 +118,8 @@ impl NvmeDoor {
         Ok((door, found.blocks * BLOCK_BYTES as u64))
     }
 
-    /// Returns why the connections were lost or refused, and what to do about it.
+    /// Returns a message for the user: why the connections were lost or refused, and what to do
+    /// about it.
     fn reason(&self, loss: &HostLoss) -> String {
         let place = url(Protocol::NvmeTcp, &self.endpoint);
         let (what, advice) = match loss {
@@ -135,7 +136,7 @@ impl NvmeDoor {
         format!("cannot use {place}/{}: {what}\n{advice}", self.options.subsystem)
     }
 
-    /// Returns what to do about a connection that did not become one over TLS.
+    /// Returns advice for the user about a TLS handshake that failed for the reason `why`.
     fn advice_on_tls(&self, why: Insecurity) -> String {
         let host = &self.options.host;
         match (why, &self.tls) {

@@ -28,7 +28,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns what went wrong with the query and what to do about it.
+    /// Returns a message for the user: why the query of the server failed, and what to do about it.
     pub(super) fn explain(&self, server: &Endpoint) -> String {
         let loss = match self {
             Failure::Local(error) => return error.to_string(),

@@ -117,7 +117,7 @@ impl Crew {
         move || desks.iter().for_each(|desk| desk.stopped.store(true, Ordering::Relaxed))
     }
 
-    /// Adds what all threads measured since the last call to `sum`.
+    /// Adds the measurements that all threads have made since the last call to `sum`.
     pub(super) fn collect(&self, sum: &mut Tally) {
         for desk in &self.desks {
             let mut tally = desk.tally.lock().expect("no holder panics");

@@ -40,8 +40,8 @@ impl Bed {
         matches!(self, Bed::Virtual(_))
     }
 
-    /// Returns the device if it is measured in real time; `None` for simulated flash in virtual
-    /// time.
+    /// Returns the device if it is measured in real time; `None` for simulated flash, which is
+    /// measured in virtual time.
     pub(super) fn volume(&self) -> Option<&Volume> {
         match self {
             Bed::Virtual(_) => None,

@@ -15,7 +15,7 @@ use super::stop::Stop;
 use crate::report::{number_text, time_text};
 use flash::size_text;
 
-/// The results of a calibration, and how they were measured.
+/// The results of a calibration, and the conditions under which they were measured.
 pub(super) struct Findings<'a> {
     pub(super) calibration: &'a Calibration,
     /// The device's name in the model.

@@ -42,7 +42,7 @@ impl Live {
         ));
     }
 
-    /// Removes the bar.
+    /// Removes the progress bar from the terminal.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

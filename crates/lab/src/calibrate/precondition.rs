@@ -59,8 +59,8 @@ fn filled(mut buf: Buf, random: &mut client::Random) -> Buf {
     buf
 }
 
-/// A load of writes that keeps as many in flight as it has buffers, as fast as the device accepts
-/// them.
+/// A load that writes to the device as fast as the device completes writes, with one write in
+/// flight for each buffer.
 struct Filler<P> {
     path: P,
     free: Vec<Buf>,

@@ -39,10 +39,10 @@ const STALL_SECONDS: f64 = 0.05;
 /// The idle time of the device between two loads.
 const REST: Duration = Duration::from_millis(300);
 
-/// The time from the order of a load to its start, so that all threads start together.
+/// The time between ordering a load and starting it, so that all threads start at the same moment.
 const LEAD: Duration = Duration::from_millis(5);
 
-/// The load threads and the probe thread of a calibration, as the main thread sees them.
+/// The main thread's handle to the load threads and the probe thread of a calibration.
 pub(super) struct Crew {
     clock: Clock,
     bytes: u64,
@@ -62,7 +62,7 @@ struct Hand {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// A load to be made by one thread, as sent to it.
+/// The description of a load that the main thread sends to a load thread.
 struct Job {
     shape: Shape,
     start: Instant,
@@ -215,7 +215,8 @@ fn in_flight(bytes: usize) -> usize {
     BUFFERS.iter().find(|class| class.bytes >= bytes).map_or(1, |class| class.count)
 }
 
-/// Runs a load thread, which opens its device queue once and then runs one load after the other.
+/// Runs a load thread: opens a queue to the device once, and runs the ordered loads one after
+/// another.
 fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
     let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;

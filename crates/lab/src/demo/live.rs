@@ -38,7 +38,7 @@ const USED_LEAST: f64 = 0.95;
 /// A check: its subject, the expected value, the measured value, and true if it holds.
 pub(crate) type Check = (String, String, String, bool);
 
-/// The results of one part of the demonstration.
+/// The measurements and verdicts of one part of the demonstration.
 #[derive(Debug)]
 struct Played {
     part: Part,
@@ -243,7 +243,7 @@ impl Seen {
     }
 }
 
-/// Returns one check of rate and latency for each tenant with a promise in this part.
+/// Returns, for each tenant with a promise in this part, a check of its rate and its latency.
 fn kept<'a>(name: &'a str, played: &'a Played) -> impl Iterator<Item = Check> + 'a {
     TENANTS.iter().zip(&played.got).filter_map(move |(tenant, got)| {
         let slo = tenant.slo(played.part.drive)?;

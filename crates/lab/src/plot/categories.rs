@@ -1,4 +1,4 @@
-//! Axes whose values 1, 2, 3 and so on have names, such as tenants.
+//! Axes of plots whose values 1, 2, 3 and so on stand for names, such as those of tenants.
 
 use super::looks::{Look, Styled};
 use super::scale::Scale;
