@@ -21,7 +21,8 @@ const BUFFER_BYTES_MAX: usize = 256 << 20;
 /// The share of a run, at its beginning, that is warm-up and not measured.
 pub const WARMUP: f64 = 0.2;
 
-/// The idle virtual time of the device between two runs, so that one run does not affect the next.
+/// The virtual time for which the device idles between two runs, so that one run does not affect
+/// the next.
 const REST: Duration = Duration::from_secs(1);
 
 /// The interval between two checks for an overload or a stop, in requests of the load.

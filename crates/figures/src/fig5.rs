@@ -28,7 +28,7 @@ struct TenantLoad {
 /// The rates and latencies that a tenant got in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Got {
-    /// Requests a second.
+    /// Rate of the tenant's answered requests, in requests per second.
     pub iops: f64,
     /// The p95 latency of the tenant's reads, in µs.
     pub p95: f64,

@@ -35,10 +35,10 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A target and the result of checking it.
+/// A target of a figure, and whether the measured value meets the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The measured quantity.
+    /// Name of the measured quantity that the target is about.
     pub what: String,
     /// The condition that the quantity has to meet.
     pub target: String,
@@ -53,7 +53,7 @@ pub struct Verdict {
 pub struct Figure {
     /// The short name: `fig1`, …
     pub id: &'static str,
-    /// The title.
+    /// The title of the figure.
     pub title: String,
     /// The quantity of the x axis, with the unit.
     pub x_label: String,
@@ -61,13 +61,13 @@ pub struct Figure {
     pub y_label: String,
     /// `true` if the y axis is logarithmic.
     pub log_y: bool,
-    /// The lines.
+    /// The series of values that the figure shows as lines or bars.
     pub series: Vec<Series>,
     /// The table of results beside the paper's.
     pub table: Table,
     /// Notes for the reader, in Markdown, one a paragraph.
     pub notes: Vec<String>,
-    /// The targets of the figure and whether they were met.
+    /// The targets of the figure, and whether they were met.
     pub verdicts: Vec<Verdict>,
 }
 

@@ -1,4 +1,4 @@
-//! The four tenants of Figure 5 of the paper (section 5.4), and what they are promised on a drive.
+//! The four tenants of Figure 5 of the ReFlex paper (section 5.4), with their promises on a drive.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub const TENANTS: [PaperTenant; 4] = [
 /// The share of its promised 70 K requests a second that B sends in the second scenario.
 pub const B_SENDS_LESS: f64 = 45e3 / 70e3;
 
-/// A drive for the tenants of Figure 5, with what is promised on it.
+/// A drive on which the tenants of Figure 5 run, with the promises that fit the drive.
 #[derive(Clone, Copy, Debug)]
 pub struct Drive {
     /// The promised 95th percentile of the latency of reads.

@@ -44,11 +44,11 @@ pub(crate) struct Work {
     pub(crate) receives: u64,
     /// Connections to which bytes were sent.
     pub(crate) sends: u64,
-    /// Requests whose first byte was received in the turn.
+    /// Number of requests whose first byte was received in the turn.
     pub(crate) requests: u64,
-    /// Bytes received.
+    /// Number of bytes received in the turn.
     pub(crate) bytes_in: u64,
-    /// Bytes sent.
+    /// Number of bytes sent in the turn.
     pub(crate) bytes_out: u64,
     /// Rounds of the worker's token scheduler.
     pub(crate) rounds: u64,
@@ -67,7 +67,8 @@ const SPIN: u64 = 300;
 const RECEIVE: u64 = 1_900;
 /// Nanoseconds to send to a connection.
 const SEND: u64 = 1_900;
-/// Nanoseconds of one request, beside its bytes and its scheduling.
+/// Processor time of one request in nanoseconds, without the costs for its bytes and its
+/// scheduling.
 const REQUEST: u64 = 76;
 /// Nanoseconds to receive a KiB.
 const KIB_IN: u64 = 149;

@@ -34,7 +34,7 @@ pub struct Translation {
 
 /// A worker's queue to the device of a stage.
 pub(crate) enum DiskQueue {
-    /// Simulated flash.
+    /// Simulated flash without flash translation.
     Plain(SimQueue),
     /// Flash translation over simulated flash.
     Translated(Aged),
@@ -135,8 +135,7 @@ impl Disk {
         }
     }
 
-    /// Returns the garbage collection that the device does of its own accord; `None` without flash
-    /// translation.
+    /// Returns the interface to the device's garbage collection; `None` without flash translation.
     pub(crate) fn chores(&self) -> Option<&Arc<dyn Chores>> {
         self.chores.as_ref()
     }

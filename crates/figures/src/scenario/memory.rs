@@ -8,7 +8,7 @@ use contract::{Buf, BufPool, SizeClass};
 /// The receive buffers of a worker, as many as a real one has.
 const RECEIVE: SizeClass = SizeClass { bytes: 8 << 10, count: 4096 };
 
-/// The buffers of one worker.
+/// The buffers of one simulated worker.
 pub(crate) struct Memory {
     /// The buffers for requests, as many as a real worker has.
     pub(crate) pool: BufPool,

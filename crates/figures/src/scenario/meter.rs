@@ -48,7 +48,8 @@ pub struct Meter {
 struct Rate {
     /// The rate, in units a second.
     units: u64,
-    /// The units by which the tenant may be ahead of its rate without breaking it.
+    /// The units by which the tenant may be ahead of its rate and still count as keeping to the
+    /// rate.
     burst: u64,
     /// The nano-units by which the tenant is ahead of its rate now.
     level: u64,
@@ -141,7 +142,7 @@ impl Meter {
         self.reads.value_at_percentile(percentile) as f64 / 1e3
     }
 
-    /// Adds another load's latencies and counts, but not its windows.
+    /// Adds the latencies and counts of another load to those of this one, but not its windows.
     pub fn add(&mut self, other: &Meter) {
         self.reads.add(&other.reads).expect("the same bounds");
         self.writes.add(&other.writes).expect("the same bounds");

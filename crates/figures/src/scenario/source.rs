@@ -32,7 +32,7 @@ pub struct Load {
     pub bytes: u32,
 }
 
-/// A connection of a load, by its worker and its number there.
+/// A connection of a load: the worker that serves the connection, and its index at that worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) worker: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Line {
     pub(crate) line: u32,
 }
 
-/// A load with its connections, its measurements and its state.
+/// A load on the simulated server: its connections, measurements and state.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) load: Load,

@@ -281,15 +281,15 @@ impl Stage {
         }
     }
 
-    /// Advances the virtual time by `time`, with all events in it.
+    /// Runs the simulation for `time` of virtual time.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time.as_nanos() as u64;
         while self.step(until) {}
         self.now = until;
     }
 
-    /// Charges the garbage collection that the device has done to the registry, which sets the tax
-    /// on writes by it.
+    /// Charges the registry for the garbage collection that the device has done, which sets the tax
+    /// on writes.
     fn charge(&mut self) {
         let Some(chores) = self.disk.chores() else { return };
         let now = Instant::from_nanos(self.now);

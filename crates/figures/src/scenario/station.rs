@@ -172,7 +172,7 @@ type Served = Worker<Wire, Late, Counted, ServerSession>;
 pub(crate) struct Station {
     worker: Served,
     rounds: Rc<Rounds>,
-    /// The time at which the processor has ended its turn or its stall, in nanoseconds.
+    /// The virtual time in nanoseconds at which the processor becomes free from its turn or stall.
     free_at: u64,
     stalls: Stalls,
     /// `true` while a turn is under way, which ends at `free_at`.

@@ -28,8 +28,8 @@ pub(crate) struct Message {
     pub(crate) command: Command,
 }
 
-/// Both ends of a simulated connection: the client's session, and what the worker has not received
-/// yet.
+/// A simulated connection: the client's session, and the bytes and requests that the worker has not
+/// received.
 #[derive(Debug)]
 struct Line {
     id: ConnId,
