@@ -1,4 +1,4 @@
-//! The kernel's driver as the driver of an engine: requests of one queue in the words of
+//! A queue of the kernel's block device driver (ublk), whose requests are translated into those of
 //! `client::block`.
 //!
 //! A thread with one ring serves the sockets and the block device, in one system call a turn.

@@ -13,7 +13,7 @@ use crate::daemon::path;
 /// device only for a moment.
 const LOOKS: u32 = 10;
 
-/// The pause between two of these checks.
+/// The pause between two checks for a process that has the device open.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes the exclusive hold on an unused device.
