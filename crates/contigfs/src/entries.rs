@@ -32,7 +32,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) generation: u32,
     /// The type, as in a mode.
     pub(crate) kind: u32,
-    /// The name.
+    /// Name of the entry, a single path component.
     pub(crate) name: &'a [u8],
 }
 

@@ -60,7 +60,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// Version of the format: the constant [`VERSION`].
     pub version: U16,
-    /// Zero.
+    /// Reserved bytes, which are zero.
     pub reserved: [u8; 6],
     /// The file system's identity.
     pub uuid: [u8; 16],
@@ -72,7 +72,7 @@ pub struct Superblock {
     pub pool_pages: U32,
     /// The order of a new file's place.
     pub order: u8,
-    /// Zero.
+    /// Reserved bytes, which are zero.
     pub rest: [u8; 4043],
     /// CRC-32C of all bytes before.
     pub crc: U32,
@@ -181,7 +181,7 @@ pub struct InodeRecord {
     /// A second place of the file, whose content must be discarded: the target of an unfinished
     /// move of the data, or the source of a finished one.
     pub other: PlaceRecord,
-    /// Zero.
+    /// Reserved bytes, which are zero.
     pub reserved: [u8; 22],
     /// CRC-32C of all bytes before.
     pub crc: U32,
@@ -193,7 +193,7 @@ pub struct InodeRecord {
 pub struct PoolHead {
     /// The use: [`Use`]. Zero if the page is free.
     pub kind: u8,
-    /// Zero.
+    /// Reserved bytes, which are zero.
     pub reserved: u8,
     /// Bytes of content, for attributes and targets.
     pub bytes: U16,
@@ -203,7 +203,7 @@ pub struct PoolHead {
     pub generation: U32,
     /// Index of the page among the pages of the same inode with the same use.
     pub index: U32,
-    /// Zero.
+    /// Reserved bytes, which are zero.
     pub rest: U32,
     /// CRC-32C of the page's other bytes.
     pub crc: U32,

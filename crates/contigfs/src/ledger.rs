@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     /// Number of the last commit that is durable.
     durable: u64,
     failed: bool,
-    /// `true` if the failure gave changes up.
+    /// `true` if changes were dropped because a commit had failed.
     lost: bool,
     /// Pages with changes that wait.
     lazy: BTreeSet<u64>,

@@ -162,7 +162,8 @@ fn each_page<P: Pages>(
     Ok(())
 }
 
-/// The pages of attributes and targets by inode, use and number.
+/// The pool pages of extended attributes and link targets: by inode and use, then by index, the
+/// page numbers.
 type Blobs = BTreeMap<(Ino, Use), BTreeMap<u32, u32>>;
 
 impl Loaded {

@@ -375,17 +375,17 @@ pub enum Until {
     Clean {
         /// The commit's number.
         commit: u64,
-        /// The inode.
+        /// Number of the inode whose chores must end.
         ino: Ino,
     },
     /// The next step of a move of a file's data.
     Moved {
-        /// The file.
+        /// Inode number of the file whose data moves.
         ino: Ino,
     },
     /// The end of all writes to a file that are in progress.
     Quiet {
-        /// The file.
+        /// Inode number of the file whose writes must end.
         ino: Ino,
     },
     /// The end of one more commit or chore: space may have become free.
@@ -429,7 +429,7 @@ pub enum Placed {
 /// reads go to the old place, and end before that call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The file.
+    /// Inode number of the file whose data moves.
     pub ino: Ino,
     /// First byte of the old place, in virtual space.
     pub from: u64,
@@ -445,7 +445,7 @@ pub struct Move {
 pub struct Chore {
     /// The number by which the caller reports the end of the chore.
     pub number: u64,
-    /// The work.
+    /// The discard or zeroing to carry out.
     pub work: Work,
 }
 
@@ -483,11 +483,11 @@ pub type Image = alloc::boxed::Box<[u8; crate::layout::PAGE_BYTES]>;
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectoryEntry<'a> {
-    /// The inode.
+    /// Number of the inode that the entry names.
     pub ino: Ino,
     /// The type, as in a mode.
     pub kind: u32,
-    /// The name.
+    /// Name of the entry, a single path component.
     pub name: &'a [u8],
     /// The position behind this entry, from which a later call continues to read the directory. The
     /// position stays valid when names are added or removed.
