@@ -56,7 +56,7 @@ pub enum Wish {
         /// The device that the SLO is about, in the order of configuration.
         device: u8,
     },
-    /// Joins a tenant that an operator made.
+    /// Asks for the admission of the connection to a tenant that an operator has created.
     Enter {
         /// The name of the tenant to join.
         name: Box<str>,

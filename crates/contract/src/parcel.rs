@@ -63,7 +63,8 @@ pub struct ParcelGrant {
     pub single: Vec<Rights>,
 }
 
-/// A connection's position in the order of the connections that its client opened under one number.
+/// A connection's position in the succession of connections that its client has opened under the
+/// same connection number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParcelPlace {
     /// The tenant of the client.

@@ -23,7 +23,7 @@ pub struct PskMark(pub u64);
 pub struct Psk {
     /// The hash of the key.
     pub hash: PskHash,
-    /// The key.
+    /// The bytes of the pre-shared key.
     pub key: Box<[u8]>,
     /// The mark of the configured key.
     pub mark: PskMark,
