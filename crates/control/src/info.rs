@@ -242,7 +242,7 @@ pub enum Verdict {
     },
     /// The SLO would be refused.
     Refused {
-        /// The reason.
+        /// The reason why the SLO would be refused.
         refusal: Refusal,
         /// Ways in which the operator can make the request succeed.
         ways: Ways,
