@@ -100,7 +100,7 @@ impl Collector {
         &mut self.buffer[..self.held as usize * PAGE_BYTES]
     }
 
-    /// Returns `true` while a header is read, and not only data.
+    /// Returns `true` while garbage collection reads the header of a segment, and not yet its data.
     pub(crate) fn reads_header(&self) -> bool {
         self.phase == Phase::ReadingHeader
     }
