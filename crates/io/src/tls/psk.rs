@@ -93,7 +93,8 @@ impl PskHandshake {
         }
     }
 
-    /// Begins anew with the next key that the client may mean. Returns `false` if there is none.
+    /// Repeats the handshake with the next key that has the client's identity. Returns `false` if
+    /// there is no further key.
     fn try_next(&mut self) -> Result<bool, Insecurity> {
         let Some(known) = self.talk.known().next() else { return Ok(false) };
         self.talk = Talk::new(self.context.clone(), known)?;

@@ -77,7 +77,7 @@ pub(super) enum Opened {
     Data(usize),
     /// The record holds no data for the session: it is a control message or empty.
     Nothing,
-    /// The end of the peer's data.
+    /// The peer sends no more data on the connection.
     Closed,
 }
 
@@ -116,7 +116,8 @@ impl Secured {
         Ok(Secured::of(sending, receiving, next))
     }
 
-    /// Returns the state of a connection that has just begun with these secrets.
+    /// Returns the state of a TLS connection whose handshake has just ended with these traffic
+    /// secrets.
     pub(super) fn of_secrets(
         sending: TrafficSecret,
         receiving: TrafficSecret,
