@@ -22,7 +22,7 @@ const SWATCH: i32 = 60;
 /// The approximate largest width of a letter, in pixels.
 const LETTER: f64 = 15.5;
 
-/// The entry of the legend for hollow marks whose series has the name of a line.
+/// The legend's entry for hollow marks, which show the values that the paper published.
 const PAPER: &str = "hollow: the paper";
 
 /// Returns the width in pixels of the right margin that the legend needs.
