@@ -77,8 +77,8 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         }
     }
 
-    /// Takes a turn at this time of day; `None` once all is written and the file system is not
-    /// mounted any more.
+    /// Runs one turn of the engine; `wall` is the time of day. Returns `None` once the file system
+    /// is unmounted and everything is written.
     pub(crate) fn turn(&mut self, now: Instant, wall: Time) -> Option<Turn> {
         (self.core.now, self.core.wall) = (now, wall);
         self.core.look_at_room();

@@ -264,7 +264,7 @@ pub(super) fn entry(of: &Attributes) -> Entry {
 pub(super) enum Said {
     /// A reply without data.
     Head(Head),
-    /// Data.
+    /// The data of a reply that has no fixed structure.
     Bytes(Vec<u8>),
 }
 

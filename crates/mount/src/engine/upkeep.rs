@@ -331,7 +331,8 @@ impl Upkeep {
         }
     }
 
-    /// Ends a move, within the gate of its file.
+    /// Ends a move of a file's data, which holds the exclusive turn of the file, and continues the
+    /// request that waits for the move.
     pub(super) fn end_move<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) {
         let moving = self.moves.pop_front().expect("a move is under way");
         core.fs.moved(moving.order.ino, moving.failed.is_none());
