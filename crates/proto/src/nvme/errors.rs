@@ -68,7 +68,8 @@ pub(super) struct ErrorRing {
 struct RingEntry {
     /// The number of the error; zero for none, [`WRITING`] while one is being written.
     number: AtomicU64,
-    /// From the top: the queue, the command's identifier, its status and its opcode, 16 bits each.
+    /// Four fields of 16 bits each, from the highest bits on: the queue, the command's identifier,
+    /// its status and its opcode.
     command: AtomicU64,
     lba: AtomicU64,
     nsid: AtomicU32,

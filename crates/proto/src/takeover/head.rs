@@ -23,7 +23,8 @@ pub enum Kind {
     Listeners = 4,
     /// From the new process: it is ready to serve.
     Ready = 5,
-    /// From the old process: it accepts no more connections; its connections follow.
+    /// From the old process: it has stopped accepting connections, and begins to send its
+    /// connections.
     Still = 6,
     /// From the old process: connections ([`parcels`](super::parcels)), with their sockets in the
     /// same order. The ticket is the time at which they left, in nanoseconds of the machine's

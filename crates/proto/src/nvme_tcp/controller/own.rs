@@ -20,9 +20,9 @@ use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 /// The outcome of an attempt to carry out a command of the controller itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Executed {
-    /// The command is carried out; others may follow.
+    /// The command was carried out, and the connection takes further commands.
     More,
-    /// The command is carried out, and was the connection's last.
+    /// The command was carried out, and the connection must be closed after its answer.
     Last,
     /// Another thread holds the lock of the fabric, so the command has to be repeated later.
     Busy,
