@@ -1,4 +1,4 @@
-//! The nouns of a calibration: loads, their results, and the goals, which are latencies.
+//! The data types of a calibration: loads, their results, and the latencies that are its goals.
 
 use crate::Percentile;
 

@@ -91,7 +91,8 @@ pub struct Findings {
     /// `true` if the rates of mixes were measured; otherwise only those of reads were, and the
     /// rates of mixes are lowered along with them.
     pub has_mixed: bool,
-    /// The worst distance of a point from the fitted curve, a share; zero without a fit.
+    /// The largest distance of a measured point from the fitted curve, as a share of the value;
+    /// zero without a fit.
     pub off_max: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The nouns of a recalibration: its plan, its steps, and their measurements.
+//! The data types of a recalibration: its plan, its steps, and their measurements.
 
 use alloc::vec::Vec;
 use core::time::Duration;
