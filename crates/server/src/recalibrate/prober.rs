@@ -65,7 +65,7 @@ pub(super) struct Orders {
     /// The number of times that the offer was replaced.
     changes: AtomicU64,
     stop: AtomicBool,
-    /// Set when no probe is in flight and none will follow.
+    /// `true` once the recalibration has ended: no probe is in flight, and no probe follows.
     over: AtomicBool,
     /// The number of reads that were submitted to the device.
     reads: AtomicU64,
