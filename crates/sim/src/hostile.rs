@@ -40,7 +40,7 @@ pub(crate) struct Hostile {
     mischief: Mischief,
     /// The bytes that are left to send.
     outbox: Vec<u8>,
-    /// The number of times that the client will still send on the present connection.
+    /// The number of further messages or pieces that the client sends on the present connection.
     moves: u64,
     next_at: Instant,
     /// `true` once the client makes no more connections.

@@ -42,7 +42,7 @@ pub(crate) struct Site {
     volume: Volume,
     sabotage: Sabotage,
     switch: FaultSwitch,
-    /// The time at which a stall of its device ends.
+    /// The time at which the present stall of the worker's device ends; `None` without a stall.
     pub(crate) stalled_until: Option<Instant>,
     faults_counted: (u64, u64),
     marks: Marks,

@@ -29,7 +29,7 @@ use crate::steady::{PROBE_PAUSE, PROBES};
 /// The most blocks of a command of a device. Larger requests are cut.
 const COMMAND_BLOCKS_MAX: u32 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32;
 
-/// The shares of bursts after which a client ends a connection.
+/// The probabilities with which an NBD client ends its connection after a burst of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lapses {
     /// The share after which the connection is cut in the middle of the output.
