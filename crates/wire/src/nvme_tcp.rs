@@ -125,7 +125,7 @@ layout! {
         [11] digests: u8,
         /// MAXR2T: the maximum number of outstanding R2Ts of a command, less one.
         [12] ready_max: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [16] reserved: [u8; 112],
     }
 }
@@ -144,7 +144,7 @@ layout! {
         [11] digests: u8,
         /// MAXH2CDATA: the maximum data of an H2CData PDU, in bytes; at least [`DATA_BYTES_LEAST`].
         [12] data_bytes_max: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [16] reserved: [u8; 112],
     }
 }
@@ -159,7 +159,7 @@ layout! {
         [8] status: FatalStatus,
         /// FEI: an offset or a digest, as [`FatalStatus`] says; otherwise zero.
         [10] information: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [14] reserved: [u8; 10],
     }
 }
@@ -197,7 +197,7 @@ layout! {
         [12] offset: U32,
         /// DATAL: length of the data in this PDU, in bytes.
         [16] bytes: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [20] reserved: U32,
     }
 }
@@ -215,7 +215,7 @@ layout! {
         [12] offset: U32,
         /// R2TL: length of the requested data in bytes.
         [16] bytes: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [20] reserved: U32,
     }
 }

@@ -155,7 +155,7 @@ layout! {
         [0] association: U32,
         /// The largest packet that the initiator receives, in bytes.
         [4] packet_bytes: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [6] reserved: U16,
         /// The random number that the initiator drew for the association.
         [8] cookie: U64,
@@ -193,7 +193,7 @@ layout! {
     pub struct RefuseBody: 8 {
         /// The reason: one of `REFUSED_…`.
         [0] reason: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [4] reserved: U32,
     }
 }
@@ -219,7 +219,7 @@ layout! {
         [0] cookie: U64,
         /// The association number that the packet named.
         [8] association: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [12] reserved: U32,
         /// The proof that the sender of the reset has seen the cookie and, where packets are
         /// sealed, has the key.
@@ -244,11 +244,11 @@ layout! {
     pub struct StationBody: 24 {
         /// The kind of the station: one of `STATION_…`.
         [0] kind: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [1] reserved: u8,
         /// The port.
         [2] port: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [4] zero: U32,
         /// The address in network order: its first 4, 6 or 16 bytes, by the kind; zeroes follow.
         [8] address: [u8; 16],

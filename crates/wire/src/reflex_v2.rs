@@ -138,7 +138,7 @@ layout! {
         /// The number of the stream to which the request belongs; a barrier orders the requests of
         /// its stream.
         [2] stream: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [3] reserved: u8,
         /// Length of the payload that follows, in bytes.
         [4] payload_bytes: U32,
@@ -154,7 +154,7 @@ layout! {
         [30] tenant: U16,
         /// CRC-32C of the payload, if [`FEATURE_CHECKSUMS`] was agreed.
         [32] payload_crc32c: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [36] reserved_tail: U32,
     }
 }
@@ -174,7 +174,7 @@ layout! {
         [8] tag: U64,
         /// CRC-32C of the body, if [`FEATURE_CHECKSUMS`] was agreed.
         [16] body_crc32c: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [20] reserved: U32,
     }
 }
@@ -188,7 +188,7 @@ layout! {
         [2] namespaces: U16,
         /// The number of the namespace that requests mean when they name none.
         [4] namespace: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [6] reserved: U16,
         /// Number of requests that the server accepts in flight before it stops reading.
         [8] queue_depth: U32,
@@ -217,7 +217,7 @@ layout! {
         [18] rights: u8,
         /// Flags: [`INFO_VOLATILE_CACHE`].
         [19] flags: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [20] reserved: U32,
     }
 }
@@ -268,7 +268,7 @@ layout! {
         [4] tenant: U16,
         /// Measured share of reads in percent, 0 to 100.
         [6] read_percent: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved: u8,
     }
 }

@@ -65,7 +65,7 @@ layout! {
         [0] kind: AuthKind,
         /// The identifier of the message.
         [1] message: AuthMessage,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [2] reserved: U16,
         /// The identifier of the transaction, which the host has chosen.
         [4] transaction: U16,
@@ -90,7 +90,7 @@ layout! {
     pub struct AuthDescriptor: 64 {
         /// Identifier of the protocol: 1 for DH-HMAC-CHAP.
         [0] protocol: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [1] reserved: u8,
         /// Number of identifiers in `hashes`.
         [2] hash_count: u8,
@@ -111,7 +111,7 @@ layout! {
         [0] head: AuthHead,
         /// Length of the challenge in bytes, which is the length of the hash function's result.
         [6] hash_bytes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved: u8,
         /// Identifier of the hash function that the controller has chosen.
         [8] hash: u8,
@@ -132,11 +132,11 @@ layout! {
         [0] head: AuthHead,
         /// Length of the response, and of the challenge, in bytes.
         [6] hash_bytes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved: u8,
         /// 1 if the host sends a challenge, else 0.
         [8] challenges: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [9] reserved_tail: u8,
         /// Length of the host's Diffie-Hellman value in bytes; zero without a group.
         [10] value_bytes: U16,
@@ -153,11 +153,11 @@ layout! {
         [0] head: AuthHead,
         /// Length of the response in bytes.
         [6] hash_bytes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved: u8,
         /// 1 if a response follows, else 0.
         [8] responds: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [9] reserved_tail: [u8; 7],
     }
 }
@@ -167,7 +167,7 @@ layout! {
     pub struct AuthSuccess2: 16 {
         /// The head that every authentication message has.
         [0] head: AuthHead,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [6] reserved: [u8; 10],
     }
 }

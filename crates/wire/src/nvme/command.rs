@@ -109,9 +109,9 @@ open_enum! {
     pub struct Fuse {
         /// The command is not fused.
         NONE = 0,
-        /// The command is the first of two that are fused.
+        /// The command is the first of the two commands of a fused operation.
         FIRST = 1,
-        /// The command is the second of two that are fused.
+        /// The command is the second of the two commands of a fused operation.
         SECOND = 2,
     }
 }
@@ -123,7 +123,7 @@ layout! {
         [0] address: U64,
         /// Length of the data in bytes.
         [8] length: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [12] reserved: [u8; 3],
         /// Type and subtype of the descriptor.
         [15] kind: SglKind,

@@ -62,7 +62,7 @@ layout! {
         [8] entries: U64,
         /// Format of the entries: zero, the only one.
         [16] format: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [18] reserved: [u8; 1006],
     }
 }
@@ -88,11 +88,11 @@ layout! {
         /// Bit 0: other entries have the same information. Bit 1: a host may ask this discovery
         /// subsystem for a persistent connection.
         [10] flags: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [12] reserved_12: [u8; 20],
         /// Service of the transport address, for TCP the port, ASCII padded with spaces.
         [32] service: [u8; 32],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [64] reserved_64: [u8; 192],
         /// The subsystem's name, zero-terminated.
         [256] nqn: [u8; NQN_BYTES],

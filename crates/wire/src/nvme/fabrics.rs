@@ -43,7 +43,7 @@ layout! {
         [2] cid: U16,
         /// The type of the command.
         [4] kind: FabricsKind,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [5] reserved: [u8; 19],
         /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
@@ -63,7 +63,7 @@ layout! {
         [2] cid: U16,
         /// [`FabricsKind::CONNECT`].
         [4] kind: FabricsKind,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [5] reserved: [u8; 19],
         /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
@@ -75,11 +75,11 @@ layout! {
         [44] queue_size: U16,
         /// Attributes: [`CONNECT_DISABLE_FLOW_CONTROL`], priority in bits 1:0.
         [46] attributes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [47] reserved_attributes: u8,
         /// Keep-alive timeout in milliseconds; zero for none. Used for the admin queue only.
         [48] keep_alive_ms: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [52] reserved_tail: [u8; 12],
     }
 }
@@ -91,13 +91,13 @@ layout! {
         [0] host_id: [u8; 16],
         /// The controller's identifier; [`CONNECT_CNTLID_DYNAMIC`] for an admin queue.
         [16] cntlid: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [18] reserved: [u8; 238],
         /// The subsystem's name, zero-terminated.
         [256] subsystem_nqn: [u8; NQN_BYTES],
         /// The host's name, zero-terminated.
         [512] host_nqn: [u8; NQN_BYTES],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [768] reserved_tail: [u8; 256],
     }
 }
@@ -113,17 +113,17 @@ layout! {
         [2] cid: U16,
         /// The type of the command: Property Get or Property Set.
         [4] kind: FabricsKind,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [5] reserved: [u8; 35],
         /// Bits 2:0 size of the property: 0 for 4 bytes, 1 for 8.
         [40] attributes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [41] reserved_attributes: [u8; 3],
         /// Offset of the property ([`Property`](super::Property)).
         [44] offset: U32,
         /// The value to set; zero in Property Get.
         [48] value: U64,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [56] reserved_tail: [u8; 8],
     }
 }
@@ -139,11 +139,11 @@ layout! {
         [2] cid: U16,
         /// The type of the command: Send or Receive.
         [4] kind: FabricsKind,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [5] reserved: [u8; 19],
         /// The descriptor that says where the data is.
         [24] data: SglDescriptor,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [40] reserved_specific: u8,
         /// Security protocol specific: 01h.
         [41] protocol_specific_0: u8,
@@ -153,7 +153,7 @@ layout! {
         [43] protocol: u8,
         /// Number of bytes that are sent, or maximum number of bytes to receive.
         [44] length: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [48] reserved_tail: [u8; 16],
     }
 }

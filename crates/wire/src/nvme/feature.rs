@@ -55,7 +55,7 @@ layout! {
         [0] millis: [u8; 6],
         /// Bits 3:1 origin of the time: 0 the reset, 1 the host.
         [6] origin: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved: u8,
     }
 }

@@ -54,7 +54,7 @@ layout! {
     pub struct PowerState: 32 {
         /// Maximum power; bits of `flags` select the unit.
         [0] power_max: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [2] reserved: u8,
         /// Bit 0 selects the unit of `power_max`; bit 1: the state is non-operational.
         [3] flags: u8,
@@ -104,7 +104,7 @@ layout! {
         [96] attributes: U32,
         /// Supported read recovery levels, a bit each.
         [100] read_recovery: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [102] reserved_102: [u8; 9],
         /// Controller type: 1 I/O, 2 discovery, 3 administrative.
         [111] kind: u8,
@@ -113,7 +113,7 @@ layout! {
         /// Delays after which a host retries a command, by the number in the command's status, in
         /// units of 100 ms.
         [128] retry_delays: [U16; 3],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [134] reserved_134: [u8; 119],
         /// NVM subsystem report: bit 0 storage device, bit 1 enclosure.
         [253] subsystem_report: u8,
@@ -191,11 +191,11 @@ layout! {
         [352] persistent_log: U32,
         /// Identifier of the domain that the controller belongs to.
         [356] domain: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [358] reserved_358: [u8; 10],
         /// Maximum capacity of an endurance group in bytes.
         [368] endurance_capacity_max: U128,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [384] reserved_384: [u8; 128],
         /// Size of a submission queue entry, which is 2ⁿ bytes: bits 3:0 the least `n`, bits 7:4
         /// the greatest.
@@ -238,11 +238,11 @@ layout! {
         [544] domain_attachments_max: U128,
         /// Maximum number of namespace attachments of an I/O controller.
         [560] attachments_max: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [564] reserved_564: [u8; 204],
         /// The subsystem's name, zero-terminated.
         [768] subsystem_nqn: [u8; NQN_BYTES],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [1024] reserved_1024: [u8; 768],
         /// Size of a command capsule, in units of 16 bytes.
         [1792] command_capsule: U32,
@@ -258,7 +258,7 @@ layout! {
         [1804] fabrics_commands: U16,
         /// Type of a discovery controller: 0 not reported, 1 direct, 2 central.
         [1806] discovery_kind: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [1807] reserved_1807: [u8; 241],
         /// The power states, of which `power_states` says the number.
         [2048] power: [PowerState; 32],
@@ -348,11 +348,11 @@ layout! {
         [76] copy_max: U32,
         /// Maximum number of ranges of a Copy, zero-based.
         [80] copy_ranges_max: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [81] reserved_81: [u8; 11],
         /// Identifier of the namespace's ANA group.
         [92] ana_group: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [96] reserved_96: [u8; 3],
         /// Attributes: bit 0 write protected.
         [99] attributes: u8,
@@ -387,7 +387,7 @@ layout! {
         [4] ana_group: U32,
         /// Attributes: bit 0 write protected.
         [8] attributes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [9] reserved: u8,
         /// Identifier of the namespace's NVM set.
         [10] set: U16,
@@ -395,7 +395,7 @@ layout! {
         [12] endurance_group: U16,
         /// Status: bit 0 the namespace is ready.
         [14] state: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [15] reserved_tail: u8,
     }
 }
@@ -428,7 +428,7 @@ layout! {
         [0] tag_mask: U64,
         /// Capabilities of protection information.
         [8] protection: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [9] reserved: [u8; 3],
         /// Storage tag size and protection information format of LBA format 0.
         [12] extended_format: U32,
@@ -456,7 +456,7 @@ layout! {
         [0] kind: DescriptorKind,
         /// Length of the identifier in bytes.
         [1] bytes: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [2] reserved: U16,
     }
 }

@@ -57,7 +57,7 @@ layout! {
         [32] command: U64,
         /// Information that depends on the transport.
         [40] transport_specific: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [42] reserved: [u8; 21],
         /// 1: `opcode` and `command_set` are reported.
         [63] version: u8,
@@ -80,7 +80,7 @@ layout! {
         [5] used: u8,
         /// Critical warnings of all endurance groups.
         [6] endurance_warning: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved_7: [u8; 25],
         /// Data read, in units of 1000 times 512 bytes, rounded up.
         [32] units_read: U128,
@@ -110,7 +110,7 @@ layout! {
         [200] sensors: [U16; 8],
         /// Counts and times of thermal management; zero.
         [216] thermal: [U32; 4],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [232] reserved_232: [u8; 280],
     }
 }
@@ -120,11 +120,11 @@ layout! {
     pub struct FirmwareLog: 512 {
         /// Bits 2:0: number of the active firmware slot.
         [0] active: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [1] reserved_1: [u8; 7],
         /// Firmware revisions of the slots, in ASCII.
         [8] revisions: [[u8; 8]; 7],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [64] reserved_64: [u8; 448],
     }
 }
@@ -136,7 +136,7 @@ layout! {
         [0] admin: [U32; 256],
         /// Words of the I/O commands, indexed by opcode.
         [1024] io: [U32; 256],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [2048] reserved: [u8; 2048],
     }
 }
@@ -172,7 +172,7 @@ layout! {
         [0] changes: U64,
         /// Number of groups that follow.
         [8] groups: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [10] reserved: [u8; 6],
     }
 }
@@ -188,7 +188,7 @@ layout! {
         [8] changes: U64,
         /// State of the group's namespaces through this controller.
         [16] state: AnaState,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [17] reserved: [u8; 15],
     }
 }

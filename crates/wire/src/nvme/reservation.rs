@@ -58,11 +58,11 @@ layout! {
         [4] kind: ReservationKind,
         /// Number of registrants that follow.
         [5] registrants: U16,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [7] reserved_7: [u8; 2],
         /// 1 if the reservation persists through power loss, else 0.
         [9] persists: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [10] reserved_10: [u8; 54],
     }
 }
@@ -74,13 +74,13 @@ layout! {
         [0] cntlid: U16,
         /// Bit 0: the registrant holds the reservation.
         [2] state: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [3] reserved_3: [u8; 5],
         /// The registrant's key.
         [8] key: U64,
         /// Identifier of the host.
         [16] host_id: [u8; 16],
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [32] reserved_32: [u8; 32],
     }
 }
@@ -108,11 +108,11 @@ layout! {
         [8] kind: ReservationNoticeKind,
         /// Number of further notices, limited to 255.
         [9] waiting: u8,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [10] reserved_10: [u8; 2],
         /// Identifier of the namespace.
         [12] nsid: U32,
-        /// Zero.
+        /// Reserved bytes, which are zero.
         [16] reserved_16: [u8; 48],
     }
 }
