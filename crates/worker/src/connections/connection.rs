@@ -211,7 +211,7 @@ pub(crate) struct Outstanding {
     pub(crate) owed: usize,
 }
 
-/// The state of taking a connection's bytes.
+/// The state of receiving from a connection: the payload that comes next, stalls and waits.
 #[derive(Debug)]
 pub(crate) struct Intake {
     /// The place for the payload bytes that come next on the connection.

@@ -89,7 +89,7 @@ impl ReadRow {
         (self.ended, self.ended_bytes) = (0, 0);
     }
 
-    /// Adds so many reads to the tenant's meter.
+    /// Adds `reads` successful reads with `bytes` bytes in total to the tenant's counters.
     #[inline(always)]
     fn count(&mut self, meters: &Meters, reads: u32, bytes: u64) {
         let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
