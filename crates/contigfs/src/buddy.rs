@@ -37,7 +37,8 @@ impl Place {
         }
     }
 
-    /// Reads a record. The order may be beyond all orders.
+    /// Returns the place that an on-disk record describes; `None` for no place. The order is not
+    /// checked and may be too large.
     pub(crate) fn of(record: PlaceRecord) -> Option<Place> {
         let order = record.order_next.checked_sub(1)?;
         Some(Place { chunk: record.chunk.get(), order })

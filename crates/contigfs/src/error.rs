@@ -12,7 +12,7 @@ use crate::layout::VERSION;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// Sizes that make no file system on this volume.
+    /// The volume's size or the requested sizes are unsuitable for a file system.
     Shape,
     /// The volume already has a file system.
     InUse,

@@ -130,7 +130,7 @@ impl Names {
         )
     }
 
-    /// Returns the entries from a place on.
+    /// Returns the entries of a directory, from the position `from` on.
     pub(crate) fn entries_from<'a>(
         &'a self,
         pool: &'a Pool,

@@ -141,9 +141,9 @@ pub enum RenameHow {
 pub enum SetHow {
     /// The attribute is made or replaced.
     Any,
-    /// An existing attribute is an error.
+    /// Fails if the attribute exists (`XATTR_CREATE`).
     Create,
-    /// A missing attribute is an error.
+    /// Fails if the attribute does not exist (`XATTR_REPLACE`).
     Replace,
 }
 
@@ -308,7 +308,7 @@ pub enum Operation<'a> {
         offset: u64,
         /// Length of the range in bytes.
         bytes: u64,
-        /// `true` if the size stays (a hole is punched so).
+        /// `true` to leave the file's size unchanged, as when a hole is punched.
         keep_size: bool,
     },
     /// Finds data or a hole. All bytes before the size count as data.
@@ -320,7 +320,7 @@ pub enum Operation<'a> {
         /// The kind of position to look for: data or a hole.
         what: Seek,
     },
-    /// Returns counts of the file system.
+    /// Returns statistics of the file system, such as its free space.
     Statistics,
 }
 

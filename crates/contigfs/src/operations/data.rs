@@ -22,7 +22,7 @@ const GENEROUS_SHARE: u32 = 8;
 /// Growth leaves this share of all chunks to new files.
 const NEW_FILES_SHARE: u32 = 16;
 
-/// An offset and a number of bytes.
+/// A range of a file: the offset of its first byte, and the number of bytes.
 type Range = (u64, u64);
 
 /// Checks that a file of this size could have a place.
