@@ -274,7 +274,7 @@ impl fmt::Display for Stays {
 pub struct Listed {
     /// The connection's identifier at the worker.
     pub conn: ConnId,
-    /// The address of the peer.
+    /// The network address, or the user, at the other end of the connection.
     pub peer: Peer,
     /// The connection's tenant; `None` while the connection has no rights.
     pub tenant: Option<TenantId>,

@@ -112,7 +112,7 @@ pub enum Control {
     Find {
         /// The peer's identifier of the request, returned unchanged.
         tag: Tag,
-        /// The name; empty for the connection's default namespace.
+        /// Name or number of the namespace; empty for the connection's default namespace.
         name: Box<str>,
     },
     /// Asks for the names of all namespaces to which the connection has a right.
