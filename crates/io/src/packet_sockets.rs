@@ -47,7 +47,8 @@ const NETWORK_BYTES: usize = 9000 - UDP_BYTES;
 /// Bytes of the heads of IPv4 and UDP.
 const UDP_BYTES: usize = 28;
 
-/// The least number of packets that may be outstanding to us.
+/// Lower limit of the number of packets that peers may have in flight to this process at the same
+/// time.
 const CHUNKS_MIN: usize = 16;
 
 /// Connections over packets, by a lane of any kind.

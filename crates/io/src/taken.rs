@@ -115,8 +115,8 @@ fn local_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// Returns `true` if sockets at these addresses may keep each other out. The unspecified address of
-/// IPv6 may include IPv4.
+/// Returns `true` if sockets bound to these two addresses may conflict. The unspecified address of
+/// IPv6 may include all addresses of IPv4.
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip().to_canonical(), other.ip().to_canonical());
     let covers =

@@ -6,7 +6,7 @@ use crate::message::{EMPTY_HEADER, EMPTY_PIECE};
 use crate::sockets::{LOOK_BYTES, Target};
 use crate::{Error, carve};
 
-/// Number of a worker's buffers for the bytes behind a payload.
+/// Number of a worker's small buffers for the bytes that follow a directly received payload.
 pub(super) const LOOKS: usize = 256;
 
 /// The memory of a bounded receive in flight, and of a payload that is expected.
