@@ -39,8 +39,8 @@ pub(super) trait Door: Sized {
     /// Returns the client's next event; `None` if nothing has happened.
     fn news<N: Network>(client: &mut Self::Client<N>) -> Option<News<Self::Found, Self::Loss>>;
 
-    /// Returns `true` if the client was connected before the loss, and a note about the loss for
-    /// the user.
+    /// Describes a loss for the user in a note. The first value is `true` if the client was
+    /// connected before the loss.
     fn note(loss: &Self::Loss) -> (bool, String);
 
     /// Returns a message for the user: why a client could not connect, and what to do about it.
