@@ -75,9 +75,10 @@ pub(super) struct Upkeep {
     flush_at: Option<Instant>,
     /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
-    /// Pages that chores discard, and the chore's number. They wait for their turn.
+    /// Ranges of pages that wait to be discarded, each with the number of the chore that needs the
+    /// discard.
     cuts: VecDeque<(u64, Range<u64>)>,
-    /// Discards at the device.
+    /// Number of discards that the device is carrying out.
     cutting: u32,
     /// Moves, of which the first is under way.
     moves: VecDeque<Moving>,
@@ -169,7 +170,8 @@ impl Upkeep {
         }
     }
 
-    /// Starts discards, as many as may be at the device.
+    /// Submits waiting discards, up to the maximum number at the device. Returns `true` if any was
+    /// submitted.
     fn cut<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         let before = self.cutting;
         while self.cutting < DISCARDS_MAX
