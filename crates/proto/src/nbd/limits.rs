@@ -1,4 +1,4 @@
-//! Upper limits of NBD at the server.
+//! Upper limits for messages of NBD clients, which the server enforces.
 
 use core::time::Duration;
 
