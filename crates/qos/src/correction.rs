@@ -181,7 +181,8 @@ impl Correction {
         }
     }
 
-    /// Undoes a part of the cut, unless that level was recently too much.
+    /// Partly restores a reduced rate or a raised price, unless the resulting level recently caused
+    /// too long delays.
     fn try_more(&mut self) {
         if self.adjustment == Adjustment::NONE {
             (self.too_much, self.patience) = (None, PATIENCE_MIN);
