@@ -9,7 +9,7 @@ pub(crate) const HOSTILE_BLOCKS: u64 = 1024;
 /// The blocks of the volume.
 pub(crate) const VOLUME_BLOCKS: u64 = BLOCKS + HOSTILE_BLOCKS;
 
-/// The range of plain requests.
+/// The blocks that ordinary requests read and write; few, so that requests often overlap.
 pub(crate) const HOT: Range = Range::new(0, 96);
 /// The blocks that only compare-and-writes change.
 pub(crate) const COMPARED: Range = Range::new(104, 4);

@@ -50,13 +50,15 @@ pub(crate) struct Weather {
     pub(crate) hiccups: f64,
     /// The size of a segment in bytes.
     pub(crate) segment: RangeInclusive<u64>,
-    /// The range of the maximum number of bytes that one receive takes, if they have arrived.
+    /// The range from which the maximum size of one receive is drawn, in bytes.
     pub(crate) piece: RangeInclusive<u64>,
-    /// The range of the maximum number of bytes on their way in one direction of a connection.
+    /// The range from which the maximum number of bytes in transit in one direction of a connection
+    /// is drawn.
     pub(crate) window: RangeInclusive<u64>,
-    /// The share of dials that only the client believes to be connected.
+    /// The probability that a dial succeeds only at the client, while the server never sees the
+    /// connection.
     pub(crate) half_open: f64,
-    /// The share of dials that fail at once.
+    /// The probability that a dial fails at once.
     pub(crate) failed_dials: f64,
     /// The time in nanoseconds until the system notices a silent connection.
     pub(crate) timeout: RangeInclusive<u64>,

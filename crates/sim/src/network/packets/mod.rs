@@ -90,7 +90,8 @@ impl PacketNetwork {
         self.air.borrow_mut().now = now;
     }
 
-    /// Silences a host, lets a path carry small packets only, or repeats old packets.
+    /// Injects a random fault: silences a host, limits a path to small packets, or repeats old
+    /// packets.
     pub(crate) fn strike(&mut self, now: Instant) {
         self.settle(now);
         self.air.borrow_mut().strike();
