@@ -50,9 +50,9 @@ struct Holding {
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     holdings: Vec<Holding>,
-    /// Number of positions in lines that were ever given.
+    /// Number of positions in waiting lines that were assigned since the start.
     positions: u64,
-    /// Number of positions in lines that are taken now.
+    /// Number of positions in waiting lines that are assigned at present.
     taken: usize,
     /// Tenants whose [`Holding::called_to`] is set, each once. The front tenant has the next turn.
     calling: VecDeque<TenantId>,
