@@ -225,8 +225,8 @@ impl Engine {
         self.acknowledgement(at)
     }
 
-    /// Hands `pages` pages of the write buffer to a die to be programmed, with the garbage collection
-    /// that they cause.
+    /// Hands `pages` pages of the write buffer to a die to be programmed, with the garbage
+    /// collection that they cause.
     fn dispatch(&mut self, pages: usize) {
         self.buffer.hand_over(pages, self.model.program_pages);
         let mut place = self.draw_die();
