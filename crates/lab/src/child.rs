@@ -64,8 +64,8 @@ impl Server {
         let urls = line.trim().strip_prefix("ready ").filter(|_| read.is_ok()).unwrap_or_default();
         for url in urls.split(' ') {
             // The yardsticks name no protocol.
-            let address: Option<SocketAddr> =
-                url.strip_prefix("reflex://").unwrap_or(url).parse().ok();
+            let place = url.split_once("://").map_or(url, |(_, place)| place);
+            let address: Option<SocketAddr> = place.parse().ok();
             server.addresses.extend(address);
         }
         if server.addresses.is_empty() {

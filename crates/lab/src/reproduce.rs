@@ -5,6 +5,8 @@
 //! (`figures`), and a point of some is confirmed in real time. Figures about the machine's
 //! network and processors run in real time. Deliberately left out: the measurements themselves.
 
+mod batches;
+mod breakdown;
 mod confirm;
 mod fig4;
 mod fig6c;
@@ -54,8 +56,13 @@ const ALL: &str = "all";
 type Measure = fn(&Bed) -> Result<Figure, String>;
 
 /// The figures that are measured in real time only, in the paper's order.
-const REAL: [(&str, Measure); 3] =
-    [("table2", table2::measure), ("fig4", fig4::measure), ("fig6c", fig6c::measure)];
+const REAL: [(&str, Measure); 5] = [
+    ("table2", table2::measure),
+    ("fig4", fig4::measure),
+    ("fig6c", fig6c::measure),
+    ("tyche-live", batches::measure),
+    ("tyche-breakdown", breakdown::measure),
+];
 
 fn parse_name(text: &str) -> Result<&'static str, String> {
     let known = || names().chain([ALL]);
@@ -68,7 +75,8 @@ fn parse_name(text: &str) -> Result<&'static str, String> {
 fn names() -> impl Iterator<Item = &'static str> {
     let paper = ["fig1", "fig3", "table2", "fig4", "fig5", "fig6a", "fig6b", "fig6c"];
     let others = figures::ALL.iter().map(|(name, _)| *name);
-    paper.into_iter().chain(others.filter(move |name| !paper.contains(name)))
+    let real = REAL.iter().map(|(name, _)| *name);
+    paper.into_iter().chain(others.chain(real).filter(move |name| !paper.contains(name)))
 }
 
 /// Makes the requested figures and writes their files and the report. Fails if a target was missed.

@@ -109,16 +109,45 @@ impl Measured {
     }
 }
 
+fn measure(options: &Options) -> std::io::Result<Measured> {
+    match options.variant {
+        Variant::Base | Variant::Rec | Variant::Nowq => base::run(options),
+        Variant::Turn | Variant::Parked => turn::run(options),
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     if options.bytes == 0 || !options.bytes.is_multiple_of(512) || options.bytes > 1 << 20 {
         return Err("--bytes is a multiple of 512 up to 1 MiB".into());
     }
-    let measured = match options.variant {
-        Variant::Base | Variant::Rec | Variant::Nowq => base::run(&options)?,
-        Variant::Turn | Variant::Parked => turn::run(&options)?,
-    };
-    measured.print();
+    measure(&options)?.print();
     // The other threads wait for requests.
     std::process::exit(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_variant_measures_every_request_from_end_to_end() {
+        for variant in Variant::value_variants() {
+            for (bytes, write) in [(512, false), (512, true), (20_480, false), (20_480, true)] {
+                let (variant, cpus) = (*variant, Vec::new());
+                let options = Options { variant, bytes, write, requests: 20, cpus };
+                let measured = measure(&options).unwrap();
+                assert_eq!(measured.record.whole(), 20, "{options:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_lie_on_the_drive() {
+        let options = Options::parse_from(["tyche", "rec", "--bytes", "131072"]);
+        for request in 0..10_000 {
+            let place = options.place(request) as usize;
+            assert!(place.is_multiple_of(512) && place + options.bytes <= DISK_BYTES);
+        }
+    }
 }

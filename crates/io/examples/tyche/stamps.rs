@@ -101,6 +101,14 @@ impl Record {
         }
     }
 
+    /// Returns the number of requests whose components add up to a total above zero.
+    #[cfg(test)]
+    pub(crate) fn whole(&self) -> usize {
+        let (parts, total) = self.components.split_at(COMPONENTS.len() - 1);
+        let sum = |n: usize| parts.iter().map(|times| times[n]).sum::<u64>();
+        total[0].iter().enumerate().filter(|(n, total)| **total > 0 && **total == sum(*n)).count()
+    }
+
     /// Prints the median of each component in µs.
     pub(crate) fn print(&self) {
         for ((name, _), times) in COMPONENTS.iter().zip(&self.components) {

@@ -56,6 +56,24 @@ impl Bed {
         Server::start(&words.map(str::to_owned))
     }
 
+    /// Starts `nearflash serve` for a device at a listening URL, with one worker that polls.
+    pub(super) fn serve_at(&self, device: &str, url: &str) -> Result<Server, String> {
+        let spin = POLLING_US.to_string();
+        let words = ["--device", device, "--listen", url, "--spin", &spin];
+        Server::start(&words.map(str::to_owned))
+    }
+
+    /// Starts `nearflash serve` for a device, which receives packets over UDP. Its environment has
+    /// the variable `link`, a name and a value.
+    pub(super) fn serve_linked(&self, device: &str, link: (&str, &str)) -> Result<Server, String> {
+        let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
+        let spin = POLLING_US.to_string();
+        let mut command = Command::new(program);
+        command.env(link.0, link.1).env("NEARFLASH_LOG", "error");
+        command.args(["serve", "--admin", "none", "--device", device, "--spin", &spin]);
+        Server::start_other(command.args(["--listen", "reflex+udp://127.0.0.1:0"]))
+    }
+
     /// Returns the path of the yardstick program `name` beside this program; `None` if it was not
     /// built.
     pub(super) fn yardstick(&self, name: &str) -> Option<PathBuf> {

@@ -59,6 +59,26 @@ fn bench_verifies_over_packets() {
     assert!(ran.status.success(), "{}", said(&ran));
 }
 
+#[test]
+fn bench_verifies_over_a_link_with_a_rate_under_each_rule_of_batches() {
+    for rule in ["never", "8", "tyche", "turn"] {
+        let link = format!("rate=1Gbit,frame=4500,batch={rule}");
+        let server = launch().after(&[], &format!("export {LINK}={link}")).start();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(["bench", &packets(&server), "--queue-depth", "4", "--connections", "5"]);
+        command.args(["--seconds", "0.3", "--warmup", "0", "--read-percent", "50", "--verify"]);
+        command.args(["--span", "1MiB"]).env(LINK, link).stdin(Stdio::null());
+        let ran = command.output().expect("it starts");
+        assert!(ran.status.success(), "{rule}: {}", said(&ran));
+        server.await_log("slowed down for a measurement");
+    }
+    let (code, said) = launch().after(&[], &format!("export {LINK}=rate=fast")).fail();
+    assert!(code != 0 && said.contains("expected rate=NGbit"), "{said}");
+}
+
+/// The environment variable that gives packets the rate of a link.
+const LINK: &str = "NEARFLASH_PACKET_LINK";
+
 /// Writes a file with a key of 32 times this character, and returns the file's path.
 fn key(place: &Place, name: &str, byte: &str) -> String {
     let path = place.path(name).display().to_string();
