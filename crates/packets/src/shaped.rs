@@ -32,7 +32,7 @@ struct Bucket {
     shape: Shape,
     /// The time at which the link has carried all packets that were put so far.
     idle_at: Instant,
-    /// What the last packet took beyond whole nanoseconds, in nanoseconds times bits per second.
+    /// Time of the last packet beyond whole nanoseconds, in nanoseconds times bits per second.
     rest: u64,
 }
 

@@ -1,6 +1,7 @@
 //! Datagrams with the time at which the kernel received them, and the messages in them.
 
-#![allow(unsafe_code, reason = "recvmsg(2) takes pointers")]
+// UNSAFETY: setsockopt(2) and recvmsg(2) take pointers.
+#![allow(unsafe_code)]
 
 use std::io::{Error, Result};
 use std::net::UdpSocket;
@@ -58,7 +59,7 @@ pub(crate) struct Packet {
     pub(crate) at: u64,
 }
 
-/// One end of the connection.
+/// An end of the connection.
 pub(crate) struct Line {
     socket: UdpSocket,
 }

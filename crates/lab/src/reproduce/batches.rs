@@ -40,7 +40,7 @@ marks a point during which the server had no processor, or the host ran others, 
 time or more. The server and the client spin; on a machine with two processors all else disturbs \
 them.";
 
-/// One kind of load on the link.
+/// A kind of load on the link.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
