@@ -22,7 +22,7 @@ use crate::pools::{Chunk, Counters, Pools};
 use crate::proof::{LEAST_BYTES, Proof};
 use crate::seals::Seals;
 use crate::secret::Secret;
-use crate::settings::Settings;
+use crate::settings::{LANES_MAX, Settings};
 use crate::slab::{NONE, Queue, Slab};
 use crate::station::Station;
 
@@ -358,6 +358,11 @@ impl Endpoint {
     /// Returns `true` if there is an event to fetch.
     pub fn has_events(&self) -> bool {
         !self.pools.events.is_empty()
+    }
+
+    /// Sets this end's station on each lane, which peers are told if there are several.
+    pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
+        self.pools.gate.stations = stations;
     }
 
     /// Sets whether the endpoint answers hellos.

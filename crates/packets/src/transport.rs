@@ -148,7 +148,7 @@ impl<L: Lane> Packets<L> {
 
     /// Sets this end's station on each lane, which clients are told if there are several.
     pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
-        self.endpoint.pools.gate.stations = stations;
+        self.endpoint.tell(stations);
     }
 
     /// Makes [`Dial::dial`] connect to the endpoint that has these stations: at the first one, or at

@@ -9,7 +9,7 @@ use contract::{ConnId, Frame, FrameHead};
 use super::perfect::SMALL;
 use super::talk::{Manner, Talks};
 use super::world::{Arena, Port, World};
-use crate::{Endpoint, Event, Settings};
+use crate::{Endpoint, Event, Packet, Settings};
 
 const LARGE: Settings = Settings {
     packet_bytes: 9000,
@@ -179,6 +179,40 @@ fn a_single_message_takes_the_lane_that_delivers_it_first() {
         stream.run(50 * MILLI);
         let carried = [0, 1].map(|lane| stream.world.nodes[server].ports[lane].carried);
         assert!(carried[slow] * 100 < carried[1 - slow], "{carried:?}, {slow} is slow");
+    }
+}
+
+#[test]
+fn a_lane_without_room_holds_nobody_up_and_is_used_when_it_has_room() {
+    let mut arena = Arena::new(16 << 10);
+    let mut world = World::new(5);
+    let ports = [port(QUARTER), port(QUARTER)];
+    let client = world.add(LARGE, ports.to_vec(), &mut arena);
+    let server = world.add(LARGE, ports.to_vec(), &mut arena);
+    let endpoint = &mut world.nodes[client].endpoint;
+    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    let conn = endpoint.connect(association).unwrap();
+    let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
+    stream.run(5 * MILLI);
+    let now = stream.world.now;
+    let endpoint = &mut stream.world.nodes[client].endpoint;
+    assert!(endpoint.add_path(now, association, 1, World::station(server, 1)));
+    stream.run(5 * MILLI);
+    let now = stream.world.now;
+    let endpoint = &mut stream.world.nodes[client].endpoint;
+    (0..64).for_each(|_| Stream::say(endpoint, conn, &mut stream.arena, true));
+    let mut packet = Packet::new(LARGE.packet_bytes);
+    let mut lanes = |room: u8| {
+        let mut lanes = Vec::new();
+        while endpoint.transmit_by(room, now, &mut packet) {
+            lanes.push(packet.lane);
+            packet.lent().into_iter().for_each(|lent| endpoint.gone(lent));
+        }
+        lanes
+    };
+    for (room, lane) in [(0b10, 1), (0b11, 0)] {
+        let used = lanes(room);
+        assert!(!used.is_empty() && used.iter().all(|used| *used == lane), "{room}: {used:?}");
     }
 }
 

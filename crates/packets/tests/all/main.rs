@@ -3,10 +3,12 @@
 
 mod allocations;
 mod fuzz_packets;
+mod fuzz_stations;
 mod liars;
 mod pair;
 // The protocols' fuzz tests count their rounds in the same way.
 #[allow(dead_code, reason = "replays need no special treatment here")]
 #[path = "../../../proto/tests/all/support/rounds.rs"]
 mod rounds;
+
 mod transport;
