@@ -70,14 +70,22 @@ impl Address {
     }
 }
 
+/// The lanes of an endpoint that receives packets over UDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketHosts {
+    /// `HOST:PORT` of each lane that the address names, one or several; the first is dialled first.
+    pub lanes: Vec<String>,
+    /// Packets in flight by each path, whatever the delay; `None` for a window that follows the delay.
+    pub window: Option<u16>,
+}
+
 /// The endpoint at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEndpoint {
     /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
     Network(String),
-    /// A network endpoint that receives packets over UDP: `HOST:PORT` of each of its lanes that the
-    /// address names, one or several.
-    Packets(Vec<String>),
+    /// A network endpoint that receives packets over UDP.
+    Packets(PacketHosts),
     /// The path of a Unix socket.
     Unix(String),
     /// A port at a network card of the local segment, `INTERFACE/MAC`.
@@ -95,9 +103,16 @@ impl ServerEndpoint {
     fn take(&mut self, key: &str, value: &str) -> bool {
         match self {
             ServerEndpoint::Ethernet(at) => at.take(key, value),
-            ServerEndpoint::Packets(lanes) if key == "also" && lanes.len() < LANES_MAX => {
-                network(value).map(|lane| lanes.push(lane)).is_ok()
-            }
+            ServerEndpoint::Packets(PacketHosts { lanes, window }) => match key {
+                "also" if lanes.len() < LANES_MAX => {
+                    network(value).map(|lane| lanes.push(lane)).is_ok()
+                }
+                "window" => {
+                    *window = value.parse().ok().filter(|packets| *packets > 0);
+                    window.is_some()
+                }
+                _ => false,
+            },
             _ => false,
         }
     }
@@ -107,7 +122,7 @@ impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
-            ServerEndpoint::Packets(lanes) => write!(f, "reflex+udp://{}", lanes[0]),
+            ServerEndpoint::Packets(hosts) => write!(f, "reflex+udp://{}", hosts.lanes[0]),
             ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
             ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.place()),
         }
@@ -149,7 +164,7 @@ impl fmt::Display for AddressError {
                 write!(
                     f,
                     "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// and \
-                     reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT, of reflex+eth:// also port=N, window=N and \
+                     reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT and window=N, of reflex+eth:// also port=N, window=N and \
                      via=xdp|native|packet, and of reflexs:// also ca=FILE, fingerprint=SHA256 and \
                      name=NAME, separated by `&`"
                 )
@@ -172,7 +187,7 @@ impl FromStr for Address {
             trust = Some(Trust::default());
             ServerEndpoint::Network(network(host)?)
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
-            ServerEndpoint::Packets(vec![network(host)?])
+            ServerEndpoint::Packets(PacketHosts { lanes: vec![network(host)?], window: None })
         } else if let Some(place) = place.strip_prefix("reflex+eth://") {
             let at = place.parse().ok().filter(|at: &EtherAddress| at.mac.is_some());
             ServerEndpoint::Ethernet(at.ok_or(AddressError::Ethernet)?)
@@ -238,8 +253,9 @@ impl fmt::Display for Address {
         let trusted = trusted.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
         let of_place: Vec<_> = match &self.place {
             ServerEndpoint::Ethernet(at) => at.options().collect(),
-            ServerEndpoint::Packets(lanes) => {
-                lanes[1..].iter().map(|lane| ("also", lane.clone())).collect()
+            ServerEndpoint::Packets(PacketHosts { lanes, window }) => {
+                let also = lanes[1..].iter().map(|lane| ("also", lane.clone()));
+                also.chain(window.map(|packets| ("window", packets.to_string()))).collect()
             }
             _ => Vec::new(),
         };
@@ -265,7 +281,7 @@ mod tests {
             "reflex+udp://host:1",
             "reflex+udp://[::1]:7420?v=1",
             "reflex+udp://host:1?v=1&key=/etc/packet.key",
-            "reflex+udp://host:1?v=1&also=other:2&also=[::1]:3&key=/etc/packet.key",
+            "reflex+udp://host:1?v=1&also=other:2&also=[::1]:3&window=64&key=/etc/packet.key",
             "reflex+eth://eth1/02:00:00:00:00:02",
             "reflex+eth://eth1/02:00:00:00:00:02?v=1&port=7421&key=/etc/packet.key",
             "reflex+unix:/run/a.sock",
@@ -301,7 +317,7 @@ mod tests {
         let ether = "reflex+eth://eth1/02:00:00:00:00:02?port=0";
         assert_eq!(error(ether), AddressError::Query("port=0".to_owned()));
         let also = "also=a:1&also=b:2&also=c:3&also=d:4";
-        for bad in ["also=other", also] {
+        for bad in ["also=other", also, "window=0"] {
             let error = error(&format!("reflex+udp://h:1?{bad}"));
             assert_eq!(error, AddressError::Query(bad.to_owned()));
         }

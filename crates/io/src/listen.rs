@@ -152,18 +152,18 @@ impl Listener {
         Ok(Listener { file: Some(file), ..Listener::over(socket, endpoint) })
     }
 
-    /// Receives packets at all addresses of `lanes`, over UDP; port 0 takes a free one.
+    /// Receives packets at all addresses that are wanted, over UDP; port 0 takes a free one.
     ///
     /// # Errors
     /// Fails if the system refuses an address, such as when another server has it.
-    pub fn bind_packets(lanes: &UdpLanes) -> Result<Listener, Error> {
+    pub fn bind_packets(wanted: &UdpLanes) -> Result<Listener, Error> {
         let bind = |address: &SocketAddr| {
             let socket = crate::datagram::bind(*address)?;
             let fail = |e| Error::system(format!("cannot receive packets at {address}"), e);
             let any = rustix::net::getsockname(&socket).map_err(fail)?;
             Ok((socket, SocketAddr::try_from(any).map_err(fail)?))
         };
-        let bound: Result<Vec<_>, Error> = lanes.all().iter().map(bind).collect();
+        let bound: Result<Vec<_>, Error> = wanted.all().iter().map(bind).collect();
         let mut bound = bound?.into_iter();
         let (first, address) = bound.next().expect("there is a lane");
         let (mut lanes, mut also) = (UdpLanes::from(address), Vec::new());
@@ -171,6 +171,7 @@ impl Listener {
             lanes.add(address)?;
             also.push(Listener::over(Arc::new(socket), Endpoint::Packets(address.into())));
         }
+        lanes.window = wanted.window;
         Ok(Listener { also, ..Listener::over(Arc::new(first), Endpoint::Packets(lanes)) })
     }
 

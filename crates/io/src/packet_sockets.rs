@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, EtherAddress, Frame, Instant, ListenerId, Migrate, NetEvent,
-    SizeClass, Streams, TenantId, Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, SizeClass,
+    Streams, TenantId, Ticket, Transport,
 };
 use packets::{
     LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Shape, Shaped, Station,
@@ -204,13 +204,13 @@ impl PacketSockets {
                     None => Road::over_ether(Arc::new(door.open()?), &door)?,
                 };
                 self.door = Some(door);
-                let road = road.at(at);
+                let road = road.at(at.window);
                 (road, vec![Station::Ethernet { mac, port: at.port }])
             }
             Endpoint::Packets(lanes) => {
                 let socket = Arc::new(datagram::connect(lanes.first())?);
                 let stations = lanes.all().iter().copied().map(Station::Internet).collect();
-                (Road::over_udp(socket, lanes.first(), true), stations)
+                (Road::over_udp(socket, lanes.first(), true).at(lanes.window), stations)
             }
             other => return Err(Error::new(format!("{other} is for streams"))),
         };
@@ -247,7 +247,8 @@ impl PacketSockets {
             }
         };
         let road = match listener.endpoint() {
-            Endpoint::Ethernet(at) => road.at(at),
+            Endpoint::Ethernet(at) => road.at(at.window),
+            Endpoint::Packets(lanes) => road.at(lanes.window),
             _ => road,
         };
         let also = listener.also.iter().map(|lane| lane.socket.clone()).collect();
@@ -328,8 +329,8 @@ impl Road {
     }
 
     /// Returns the road with the window that an address asks for.
-    fn at(self, at: &EtherAddress) -> Road {
-        Road { control: at.window.map_or(self.control, Policy::Fixed), ..self }
+    fn at(self, window: Option<u16>) -> Road {
+        Road { control: window.map_or(self.control, Policy::Fixed), ..self }
     }
 }
 

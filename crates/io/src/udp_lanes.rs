@@ -9,7 +9,11 @@ use crate::Error;
 
 /// The IP addresses and ports of one endpoint, one for each of its lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UdpLanes(Vec<SocketAddr>);
+pub struct UdpLanes {
+    all: Vec<SocketAddr>,
+    /// Packets in flight by each path, whatever the delay; `None` for a window that follows the delay.
+    pub window: Option<u16>,
+}
 
 impl UdpLanes {
     /// Adds the address of a further lane.
@@ -18,10 +22,10 @@ impl UdpLanes {
     /// Fails if there are [`LANES_MAX`] lanes, another lane has the address, or one of the addresses
     /// is unspecified, since that is each address of the machine.
     pub fn add(&mut self, address: SocketAddr) -> Result<(), Error> {
-        let is_taken = address.port() != 0 && self.0.contains(&address);
-        let any = self.0.iter().chain([&address]).find(|one| one.ip().is_unspecified());
+        let is_taken = address.port() != 0 && self.all.contains(&address);
+        let any = self.all.iter().chain([&address]).find(|one| one.ip().is_unspecified());
         match any {
-            _ if self.0.len() == LANES_MAX => {
+            _ if self.all.len() == LANES_MAX => {
                 Err(Error::new(format!("also={address} is too much; at most {LANES_MAX} lanes")))
             }
             _ if is_taken => Err(Error::new(format!("also={address} is another lane, too"))),
@@ -29,7 +33,7 @@ impl UdpLanes {
                 "{any} is every card of the machine; several lanes need an address of one card each"
             ))),
             None => {
-                self.0.push(address);
+                self.all.push(address);
                 Ok(())
             }
         }
@@ -37,26 +41,28 @@ impl UdpLanes {
 
     /// Returns the address of the first lane, at which clients dial.
     pub fn first(&self) -> SocketAddr {
-        self.0[0]
+        self.all[0]
     }
 
     /// Returns the addresses of all lanes.
     pub fn all(&self) -> &[SocketAddr] {
-        &self.0
+        &self.all
     }
 }
 
 impl From<SocketAddr> for UdpLanes {
     fn from(address: SocketAddr) -> UdpLanes {
-        UdpLanes(vec![address])
+        UdpLanes { all: vec![address], window: None }
     }
 }
 
 impl fmt::Display for UdpLanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.first())?;
-        for (n, also) in self.0[1..].iter().enumerate() {
-            write!(f, "{}also={also}", if n == 0 { '?' } else { '&' })?;
+        let also = self.all[1..].iter().map(|also| ("also", also.to_string()));
+        let window = self.window.map(|packets| ("window", packets.to_string()));
+        for (n, (key, value)) in also.chain(window).enumerate() {
+            write!(f, "{}{key}={value}", if n == 0 { '?' } else { '&' })?;
         }
         Ok(())
     }
@@ -83,6 +89,8 @@ mod tests {
             lanes.to_string(),
             "10.0.0.1:7?also=10.0.1.1:7&also=[2001:db8::1]:7&also=10.0.2.1:7"
         );
+        lanes.window = Some(64);
+        assert!(lanes.to_string().ends_with("&window=64"));
         let mut any = UdpLanes::from(at("[::]:7"));
         assert!(any.add(at("10.0.0.1:8")).is_err());
     }

@@ -366,9 +366,10 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
             Err(error) => Err(Error::Address(error.to_string())),
         },
         ServerEndpoint::Network(name) => look_up(name).map(Endpoint::Internet),
-        ServerEndpoint::Packets(names) => {
-            let mut lanes = UdpLanes::from(look_up(&names[0])?);
-            for name in &names[1..] {
+        ServerEndpoint::Packets(hosts) => {
+            let mut lanes = UdpLanes::from(look_up(&hosts.lanes[0])?);
+            lanes.window = hosts.window;
+            for name in &hosts.lanes[1..] {
                 lanes.add(look_up(name)?).map_err(|error| Error::Address(error.to_string()))?;
             }
             Ok(Endpoint::Packets(lanes))

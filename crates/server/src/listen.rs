@@ -13,7 +13,7 @@ use crate::credentials::{read_secret, read_text};
 use crate::host_keys::HostKeys;
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
-/// `reflex+udp://HOST:PORT[?also=HOST:PORT&namespace=N&tenant=NAME&key=FILE]`,
+/// `reflex+udp://HOST:PORT[?also=HOST:PORT&window=N&namespace=N&tenant=NAME&key=FILE]`,
 /// `reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&window=N&via=WAY]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
@@ -172,7 +172,8 @@ pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
-                    reflex+udp://HOST:PORT[?also=HOST:PORT&namespace=N&tenant=NAME&key=FILE], \
+                    reflex+udp://HOST:PORT[?also=HOST:PORT&window=N&namespace=N&tenant=NAME&\
+                    key=FILE], \
                     reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&\
                     window=N&via=xdp|native|packet], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
@@ -258,6 +259,14 @@ impl ListenAt {
             (pair.split_once('='), &mut self.endpoint)
         {
             return lanes.add(look_up(host, pair)?).map_err(|error| error.to_string());
+        }
+        if let (Some(("window", packets)), Endpoint::Packets(lanes)) =
+            (pair.split_once('='), &mut self.endpoint)
+        {
+            let parsed = packets.parse().ok().filter(|n| *n > 0);
+            let wrong = || format!("window {packets:?} is not a number of packets from 1 to 65535");
+            lanes.window = Some(parsed.ok_or_else(wrong)?);
+            return Ok(());
         }
         match (pair.split_once('='), &self.endpoint) {
             (Some(("namespace", number)), _) if self.protocol != Protocol::NvmeTcp => {
@@ -413,6 +422,10 @@ mod tests {
         let listen = ListenAt::parse(&format!("{several}&tenant=t")).unwrap();
         assert_eq!(url(listen.protocol, &listen.endpoint), several);
         assert!(ListenAt::parse("reflex+udp://0.0.0.0:7?also=127.0.0.1:8").is_err());
+        let windowed = "reflex+udp://127.0.0.1:7420?window=64";
+        let listen = ListenAt::parse(windowed).unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), windowed);
+        assert!(ListenAt::parse("reflex+udp://127.0.0.1:7?window=0").is_err());
         for bad in [
             "reflex://127.0.0.1:7?also=127.0.0.2:7",
             "reflex+udp://127.0.0.1:7?key=",

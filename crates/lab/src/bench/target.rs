@@ -135,8 +135,9 @@ fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
         ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
         ServerEndpoint::Network(host) => Ok(look_up(host)?.into()),
         ServerEndpoint::Packets(hosts) => {
-            let mut lanes = UdpLanes::from(look_up(&hosts[0])?);
-            for host in &hosts[1..] {
+            let mut lanes = UdpLanes::from(look_up(&hosts.lanes[0])?);
+            lanes.window = hosts.window;
+            for host in &hosts.lanes[1..] {
                 lanes.add(look_up(host)?).map_err(|error| error.to_string())?;
             }
             Ok(Endpoint::Packets(lanes))
