@@ -130,7 +130,7 @@ pub enum Happening {
     ReloadDone,
     /// The configuration was read again, and rejected as a whole.
     ReloadRefused,
-    /// This process has taken over connections and listeners from another process.
+    /// The process has taken over connections and listeners from another process.
     UpgradeDone,
     /// Another process began to take over from this one, and the take-over failed.
     UpgradeFailed,

@@ -27,7 +27,7 @@ pub enum Passage {
     Plain(Opening),
 }
 
-/// One end of the unencrypted exchange that precedes the TLS handshake of a protocol. Works on
+/// An end of the unencrypted exchange that precedes the TLS handshake of a protocol. Works on
 /// bytes alone, without I/O and without a clock.
 pub trait Prelude: Send {
     /// Returns how many bytes to receive next at most; not zero. Bytes behind them may be of the TLS

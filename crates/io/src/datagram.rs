@@ -130,19 +130,6 @@ pub(crate) fn connect(server: SocketAddr) -> Result<OwnedFd, Error> {
     Ok(socket)
 }
 
-/// Returns a socket that may send to any address of the family of `server`. The system chooses the
-/// source of each packet by the route to its destination.
-pub(crate) fn to_any(server: SocketAddr) -> Result<OwnedFd, Error> {
-    let fail = |e| Error::system(format!("cannot send packets to {server}"), e);
-    let socket = socket_of(server).map_err(fail)?;
-    let any: SocketAddr = match server {
-        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    rustix::net::bind(&socket, &any).map_err(fail)?;
-    Ok(socket)
-}
-
 /// Connects a socket to `server` again, so that the system chooses its source address anew. The old
 /// source address may no longer exist.
 pub(crate) fn reconnect(socket: impl AsFd, server: SocketAddr) -> Result<(), Error> {

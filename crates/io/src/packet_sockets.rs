@@ -175,8 +175,8 @@ impl PacketSockets {
         while let Some(station) = packets.wanted_lane() {
             let number = packets.lanes().len();
             let opened = match station {
-                Station::Internet(to) => datagram::to_any(to).and_then(|socket| {
-                    let of = (Arc::new(socket), SocketKind::Udp { is_connected: false });
+                Station::Internet(to) => datagram::connect(to).and_then(|socket| {
+                    let of = (Arc::new(socket), SocketKind::Udp { is_connected: true });
                     SocketLane::new(&self.ring, number, of, sizes)
                 }),
                 Station::Ethernet { .. } => Err(Error::new("a card has one lane")),

@@ -19,8 +19,8 @@ impl UdpLanes {
     /// Adds the address of a further lane.
     ///
     /// # Errors
-    /// Fails if there are [`LANES_MAX`] lanes, another lane has the address, or one of the addresses
-    /// is unspecified, since that is each address of the machine.
+    /// Fails if there are [`LANES_MAX`] lanes, another lane has the address, one of the addresses is
+    /// unspecified, since that is each address of the machine, or they are IPv4 and IPv6.
     pub fn add(&mut self, address: SocketAddr) -> Result<(), Error> {
         let is_taken = address.port() != 0 && self.all.contains(&address);
         let any = self.all.iter().chain([&address]).find(|one| one.ip().is_unspecified());
@@ -28,6 +28,10 @@ impl UdpLanes {
             _ if self.all.len() == LANES_MAX => {
                 Err(Error::new(format!("also={address} is too much; at most {LANES_MAX} lanes")))
             }
+            _ if address.is_ipv4() != self.first().is_ipv4() => Err(Error::new(format!(
+                "also={address} is of another family than {}; lanes are all IPv4 or all IPv6",
+                self.first()
+            ))),
             _ if is_taken => Err(Error::new(format!("also={address} is another lane, too"))),
             Some(any) => Err(Error::new(format!(
                 "{any} is every card of the machine; several lanes need an address of one card each"
@@ -82,16 +86,14 @@ mod tests {
             let error = lanes.add(at(bad)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
-        lanes.add(at("[2001:db8::1]:7")).unwrap();
+        assert!(lanes.add(at("[2001:db8::1]:7")).unwrap_err().to_string().contains("family"));
+        lanes.add(at("10.0.4.1:7")).unwrap();
         lanes.add(at("10.0.2.1:7")).unwrap();
         assert!(lanes.add(at("10.0.3.1:7")).unwrap_err().to_string().contains("at most 4"));
-        assert_eq!(
-            lanes.to_string(),
-            "10.0.0.1:7?also=10.0.1.1:7&also=[2001:db8::1]:7&also=10.0.2.1:7"
-        );
+        assert_eq!(lanes.to_string(), "10.0.0.1:7?also=10.0.1.1:7&also=10.0.4.1:7&also=10.0.2.1:7");
         lanes.window = Some(64);
         assert!(lanes.to_string().ends_with("&window=64"));
         let mut any = UdpLanes::from(at("[::]:7"));
-        assert!(any.add(at("10.0.0.1:8")).is_err());
+        assert!(any.add(at("[2001:db8::1]:8")).is_err());
     }
 }

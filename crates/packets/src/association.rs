@@ -130,7 +130,7 @@ impl Association {
     }
 
     /// Returns the places of the association's paths in the table of paths.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = u32> + Clone + use<> {
         self.paths.into_iter().take_while(|path| *path != NONE)
     }
 
@@ -182,6 +182,7 @@ impl Association {
         if is_idle && self.idle_until().is_some_and(|at| at <= now) {
             return self.end(pools, Down::Idle);
         }
+        let mut has_asked = false;
         for place in self.paths() {
             let path = &mut pools.paths[place];
             if path.flight.window == NONE {
@@ -196,6 +197,7 @@ impl Association {
             if path.probe_at().is_some_and(|at| at <= now) {
                 // A peer that is silent on all paths is slow, or gone; the paths are not to blame.
                 is_lone = self.heard_at > path.flight.asked_at;
+                has_asked = true;
                 path.probe(now, window, &mut pools.pieces, &mut landed);
             }
             let (probes, swallows) = (path.flight.probes, path.swallows());
@@ -207,6 +209,9 @@ impl Association {
             } else if swallows {
                 self.shrink(pools, now, place, secret.cookie());
             }
+        }
+        if has_asked {
+            hurry(self.paths(), pools, now);
         }
         if self.is_up() && now - self.heard_at >= self.patience() && self.waits_since.is_none() {
             self.words.pings = true;
@@ -294,5 +299,19 @@ impl Association {
         path.flight.swallowed = 0;
         path.rtt.forget_least();
         path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
+    }
+}
+
+/// Makes the next probes of paths that were left leave now, if no path answers: one of them may carry
+/// packets again, and its next probe may be 30 s away.
+fn hurry(paths: impl Iterator<Item = u32> + Clone, pools: &mut Pools, now: Instant) {
+    if paths.clone().any(|path| pools.paths[path].answers()) {
+        return;
+    }
+    for place in paths {
+        let path = &mut pools.paths[place];
+        if !path.is_proven && !path.proof.is_first {
+            path.proof.hurry(now);
+        }
     }
 }

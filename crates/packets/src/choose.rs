@@ -23,17 +23,16 @@ pub(crate) fn choose(
     pools: &mut Pools,
     now: Instant,
 ) -> Option<(u32, Load)> {
-    if let Some(path) = association.paths().find(|path| pools.paths[*path].flight.probes_now) {
+    let asking = association.paths().find(|path| {
+        let may = pools.paths[*path].flight.probes_now && pools.lane_has_room(*path);
+        may && is_free(pools, *path)
+    });
+    if let Some(path) = asking {
         let answers = |other: u32| other != path && pools.paths[other].answers();
         let may_wait = association.paths().any(answers) && pools.pieces.free() > 0;
         let load = if may_wait { Load::Ping } else { Load::Any };
         association.words.pings |= load == Load::Ping || !association.words.are_any();
-        if is_free(pools, path) && pools.lane_has_room(path) {
-            return Some((path, load));
-        }
-        if load == Load::Any {
-            return None;
-        }
+        return Some((path, load));
     }
     if !association.words.are_any() || is_spent(association, pools) {
         return None;

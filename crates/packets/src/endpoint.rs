@@ -161,6 +161,7 @@ impl Endpoint {
         let mut proof = Proof::default();
         // The peer may have named another's station: it gets no more than any path must carry.
         proof.ask(self.secret.cookie(), LEAST_BYTES, Some(now));
+        proof.is_first = true;
         let association = &mut self.associations[place];
         let may = association.words.is_initiator && association.is_up();
         path.id = association.paths().count() as u8;
@@ -612,6 +613,10 @@ fn new_path(
     place: u32,
     (lane, from): (u8, Station),
 ) -> Option<u32> {
+    // Further paths leave one for each association that may come.
+    if endpoint.pools.paths.free() <= endpoint.associations.free() {
+        return None;
+    }
     let association = &mut endpoint.associations[place];
     let bytes = usize::from(association.packet_bytes);
     let mut path = Path::new(lane, from, endpoint.settings.policy(&from), bytes);

@@ -153,7 +153,7 @@ impl Endpoint {
                     .map(|accept| self.accepted(now, head, place, &accept)),
             },
             PacketKind::REFUSE => body(packet).map(|refuse| self.refused(head, &refuse)),
-            PacketKind::RESET => body(packet).map(|reset| self.reset(&reset)),
+            PacketKind::RESET => body(packet).map(|reset| reset_by(self, &reset, (lane, from))),
             _ => None,
         };
         self.pools.counters.unknown += u64::from(is_known.is_none());
@@ -218,17 +218,6 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    /// Ends an association on the peer's reset, if the reset carries the right proof.
-    fn reset(&mut self, reset: &ResetBody) {
-        let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
-        let Some(place) = self.by_peer.get(cookie) else { return };
-        let peer_place = self.associations.get(place).map(|association| association.peer_place);
-        if peer_place == Some(theirs) && is_reset(reset_key(self), cookie, theirs, &reset.proof) {
-            self.associations[place].end(&mut self.pools, Down::Reset);
-            self.refresh(place);
-        }
-    }
-
     /// Answers a packet of an unknown association with a reset, within the rate limit. A packet for
     /// another worker gets no answer.
     pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
@@ -268,6 +257,24 @@ impl Endpoint {
         let mark = is_sealed.then(Mark::default);
         packet.finish(Head { mark, ..head }, &self.pools.messages);
         true
+    }
+}
+
+/// Ends an association on the peer's reset, if the reset carries the right proof and came by the first
+/// path or one that was proven. At any other station somebody else may be, who got a probe and
+/// rightly does not know the association.
+fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Station)) {
+    let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
+    let Some(place) = endpoint.by_peer.get(cookie) else { return };
+    let Some(association) = endpoint.associations.get(place) else { return };
+    let is_there = |path: u32| {
+        let path = &endpoint.pools.paths[path];
+        (path.lane, path.to) == (lane, from) && (path.is_proven || path.id == 0)
+    };
+    let is_peers = association.peer_place == theirs && association.paths().any(is_there);
+    if is_peers && is_reset(reset_key(endpoint), cookie, theirs, &reset.proof) {
+        endpoint.associations[place].end(&mut endpoint.pools, Down::Reset);
+        endpoint.refresh(place);
     }
 }
 

@@ -27,6 +27,10 @@ const PAUSE_FIRST: Duration = Duration::from_micros(1_000_000 >> PATIENT_TRIES);
 /// silent begin.
 const PATIENT_TRIES: u8 = 6;
 
+/// Number of unanswered probes after which a path that never answered is given up (RFC 9000, section
+/// 8.2.4): about a minute and a half.
+const FIRST_TRIES: u8 = 12;
+
 /// The longest pause between unanswered probes of a path.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -49,6 +53,9 @@ pub(crate) struct Proof {
     /// The size of the last probe, or of the first one, in bytes.
     pub bytes: u16,
     tries: u8,
+    /// `true` until the peer has answered by the path for the first time. At this station there may
+    /// be nobody, or somebody else.
+    pub is_first: bool,
 }
 
 impl Proof {
@@ -90,6 +97,10 @@ impl Proof {
         let next = self.tries.saturating_add(1);
         if !is_silent || !next.is_multiple_of(TRIES_EACH) {
             self.tries = next;
+        }
+        if self.is_first && self.tries >= FIRST_TRIES {
+            (self.challenge, self.next) = (0, None);
+            return;
         }
         let pause = PAUSE_FIRST * (1 << self.tries.min(11));
         self.next = Some(now + pause.min(PAUSE_MAX));

@@ -26,6 +26,17 @@ impl Station {
         matches!(self, Station::Internet(address) if address.ip().to_canonical().is_loopback())
     }
 
+    /// Returns `true` if the station has an address of a private network or of this machine (RFC
+    /// 1918, RFC 4193).
+    fn is_private(&self) -> bool {
+        let Station::Internet(address) = self else { return false };
+        self.is_loopback()
+            || match address.ip().to_canonical() {
+                IpAddr::V4(v4) => v4.is_private(),
+                IpAddr::V6(v6) => v6.is_unique_local(),
+            }
+    }
+
     /// Returns the peer at the station.
     pub(crate) fn peer(&self) -> Peer {
         match *self {
@@ -85,21 +96,23 @@ impl Station {
     }
 
     /// Returns `true` if a peer that was dialled at `dialled` may have this station, too: a single
-    /// host's, of the same kind, and of this machine only if `dialled` is. So nobody can direct
-    /// probes to the services of the machine itself.
+    /// host's, of the same kind, and of a network that is no less private. So a server elsewhere
+    /// cannot direct probes into the client's network, or to services of the machine itself.
     pub(crate) fn may_accompany(&self, dialled: &Station) -> bool {
         match (self, dialled) {
             (Station::Internet(told), Station::Internet(_)) => {
                 let is_of_one = match told.ip().to_canonical() {
                     IpAddr::V4(v4) => {
-                        !v4.is_multicast() && !v4.is_broadcast() && v4.octets()[0] != 0
+                        let is_vague = v4.octets()[0] == 0 || v4.is_link_local();
+                        !v4.is_multicast() && !v4.is_broadcast() && !is_vague
                     }
                     // A link's own addresses mean nothing without the link.
                     IpAddr::V6(v6) => {
                         !v6.is_multicast() && !v6.is_unspecified() && !v6.is_unicast_link_local()
                     }
                 };
-                let is_near = self.is_loopback() && !dialled.is_loopback();
+                let is_near = self.is_loopback() && !dialled.is_loopback()
+                    || self.is_private() && !dialled.is_private();
                 is_of_one && !is_near && told.port() != 0
             }
             (Station::Ethernet { mac, port }, Station::Ethernet { .. }) => {
@@ -160,10 +173,15 @@ mod tests {
             "[ff02::1]:7",
             "[fe80::1]:7",
             "10.0.1.1:0",
+            "169.254.169.254:80",
         ] {
             assert!(!at(bad).may_accompany(&dialled), "{bad}");
         }
         assert!(at("127.0.0.2:7").may_accompany(&at("127.0.0.1:7")));
+        for private in ["10.0.0.1:7", "172.16.0.1:7", "192.168.1.1:7", "[fd00::1]:7"] {
+            assert!(!at(private).may_accompany(&at("192.0.2.9:7")), "{private}");
+            assert!(at("192.0.2.9:7").may_accompany(&at(private)), "{private}");
+        }
         let card = |last| Station::Ethernet { mac: Mac([2, 0, 0, 0, 0, last]), port: 7420 };
         let group = Station::Ethernet { mac: Mac([3, 0, 0, 0, 0, 1]), port: 7420 };
         assert!(card(2).may_accompany(&card(1)) && !group.may_accompany(&card(1)));

@@ -179,12 +179,14 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Adds the path to a further station of the server, if there is a lane for it.
+    /// Adds the path to a further station of the server, if there is a lane for it. The lane may
+    /// have led elsewhere in an earlier association.
     fn add_path(&mut self, nth: usize) {
         let to = self.caller.further.get(nth).copied();
         if let (Some(to), Some(association)) = (to, self.caller.association)
             && nth + 1 < self.lanes.count()
         {
+            self.lanes.all()[nth + 1].renew(to);
             self.endpoint.add_path(self.now, association, nth as u8 + 1, to);
         }
     }

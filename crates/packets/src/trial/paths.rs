@@ -271,6 +271,59 @@ fn a_peer_that_is_slow_for_a_moment_keeps_all_its_lanes() {
 }
 
 #[test]
+fn a_lane_that_was_mended_is_tried_once_no_other_answers() {
+    let mut stream = Stream::new([port(QUARTER), port(QUARTER)].into());
+    stream.cut(1, true);
+    stream.run(9_000 * MILLI);
+    // Its next probe is seven seconds away.
+    stream.cut(1, false);
+    stream.run(10 * MILLI);
+    stream.cut(0, true);
+    stream.run(200 * MILLI);
+    assert!(stream.run(50 * MILLI) > 0.0);
+}
+
+/// Returns a stream of the first of two nodes, which takes node `other` for a further station of the
+/// second.
+fn misled(other: usize, ports: [Port; 2]) -> Stream {
+    let mut arena = Arena::new(24 << 10);
+    let mut world = World::new(5);
+    for _ in 0..3 {
+        world.add(LARGE, ports.to_vec(), &mut arena);
+    }
+    let endpoint = &mut world.nodes[0].endpoint;
+    let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
+    let conn = endpoint.connect(association).unwrap();
+    Stream::say(endpoint, conn, &mut arena, true);
+    let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
+    stream.run(5 * MILLI);
+    let now = stream.world.now;
+    let endpoint = &mut stream.world.nodes[0].endpoint;
+    assert!(endpoint.add_path(now, association, 1, World::station(other, 1)));
+    stream
+}
+
+#[test]
+fn a_server_that_is_probed_by_mistake_ends_no_association() {
+    let mut stream = misled(2, [port(QUARTER), port(QUARTER)]);
+    stream.thin(1);
+    // Nothing ends.
+    stream.run(20_000 * MILLI);
+    assert!(stream.world.nodes[2].endpoint.counters().unknown > 0, "it was probed");
+}
+
+#[test]
+fn a_station_where_nobody_ever_answers_is_given_up() {
+    let mut stream = misled(2, [port(QUARTER), Port { is_cut: true, ..port(QUARTER) }]);
+    stream.thin(1);
+    stream.run(300_000 * MILLI);
+    let port = &mut stream.world.nodes[2].ports[1];
+    assert_eq!(core::mem::take(&mut port.dropped), 12);
+    stream.run(300_000 * MILLI);
+    assert_eq!(stream.world.nodes[2].ports[1].dropped, 0);
+}
+
+#[test]
 fn a_path_that_swallows_large_packets_carries_small_ones() {
     let mut arena = Arena::new(16 << 10);
     let mut world = World::new(1);

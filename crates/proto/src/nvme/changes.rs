@@ -132,8 +132,7 @@ impl Fabric {
         })
     }
 
-    /// Replaces the authentication methods of hosts that have no methods of their own. A host is
-    /// affected from its next authentication on.
+    /// Replaces the methods of hosts that have none of their own, from a host's next authentication on.
     pub fn set_methods(&self, methods: Methods) {
         self.with(|state| state.inventory.set_methods(methods));
     }
