@@ -82,8 +82,8 @@ impl fmt::Display for ClientError {
             ClientError::Refused(problem) => f.write_str(&problem.message),
             ClientError::Broken(why) => write!(
                 f,
-                "the server's answer makes no sense: {why}\nis that its admin API? `nearflash doctor` \
-                 lists the servers of this machine with theirs"
+                "the server's answer makes no sense: {why}\nis that its admin API? The server's log \
+                 names it at the start; name it with --admin"
             ),
         }
     }
