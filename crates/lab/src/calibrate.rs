@@ -214,13 +214,17 @@ fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
 
 /// Returns a flag that the first interrupt sets. The second one ends the process at once.
 fn interrupted() -> Result<Arc<AtomicBool>, String> {
-    let flag = Arc::new(AtomicBool::new(false));
+    let [flag, is_second] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let code = i32::from(INTERRUPTED);
     for signal in [SIGINT, SIGTERM] {
-        let failed = |e: std::io::Error| format!("cannot wait for signals: {e}");
-        let code = i32::from(INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())
-            .map_err(failed)?;
-        signal_hook::flag::register(signal, flag.clone()).map_err(failed)?;
+        // The flag comes first: a signal between two registrations is not lost.
+        signal_hook::flag::register(signal, flag.clone())
+            .and_then(|_| {
+                let is_second = is_second.clone();
+                signal_hook::flag::register_conditional_shutdown(signal, code, is_second)
+            })
+            .and_then(|_| signal_hook::flag::register(signal, is_second.clone()))
+            .map_err(|error| format!("cannot wait for signals: {error}"))?;
     }
     Ok(flag)
 }

@@ -415,8 +415,9 @@ async fn exchange(
     open.ready().await.map_err(broken)?;
     let again = (request.method() == Method::GET).then(|| request.clone());
     let response = match (open.send_request(request).await, again) {
-        // A process that has just handed over may take a connection and end before it answers.
-        (Err(error), Some(query)) if error.is_incomplete_message() => {
+        // A process that has just handed over may take a connection and end before it answers: the
+        // connection then ends, or is reset.
+        (Err(_), Some(query)) => {
             open = connect(address, pass).await?;
             open.send_request(query).await
         }
