@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::support::{Launch, PATIENCE, Place, faultless, wait_until};
 
-/// Starts a verifying load of `nearflash bench`, by the words of `wrapper` if there are any.
-fn load(wrapper: &[&str], url: &str, seconds: &str) -> Child {
+/// Starts a verifying load of `nearflash bench`, by the words of `wrapper` if there are any. It runs
+/// until its results are taken.
+fn load(wrapper: &[&str], url: &str) -> Child {
     let program = [env!("CARGO_BIN_EXE_nearflash"), "bench", url];
     let words = [wrapper, &program].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).args(["--queue-depth", "8", "--connections", "8", "--json"]);
-    command.args(["--seconds", seconds, "--warmup", "0", "--read-percent", "50", "--verify"]);
-    command.args(["--span", "1MiB"]).stdin(Stdio::null());
+    command.args(["--seconds", "600", "--warmup", "0", "--read-percent", "50", "--verify"]);
+    command.args(["--span", "1MiB"]).env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
@@ -65,11 +66,11 @@ fn requests_go_by_all_lanes_that_the_server_tells() {
         let server = serve(&place, &listen).start();
         // The client knows one address.
         let url = format!("reflex+udp://{}?{option}", server.address());
-        faultless(load(&[], &url, "0.5"));
-        let packets = carried(&place);
-        assert!(packets.iter().all(|count| *count > 50), "{packets:?}");
+        let bench = load(&[], &url);
+        let is_shared = || carried(&place).iter().all(|count| *count > 50);
+        wait_until("packets of both lanes", PATIENCE, is_shared);
+        faultless(bench);
         assert!(paths(&place, "proven") > 0);
-        assert_eq!(paths(&place, "left"), 0);
     }
 }
 
@@ -148,7 +149,7 @@ fn a_lane_that_is_cut_costs_no_request_and_is_used_again() {
     let server = serve(&place, "reflex+udp://127.0.0.1:0").start();
     let (other, relay) = (Relay::to(server.address()), Relay::to(server.address()));
     let url = format!("reflex+udp://{}?also={}", other.at, relay.at);
-    let mut bench = load(&[], &url, "6");
+    let bench = load(&[], &url);
     relay.await_packets(200);
     let before = paths(&place, "proven");
     relay.cut(true);
@@ -160,7 +161,6 @@ fn a_lane_that_is_cut_costs_no_request_and_is_used_again() {
     wait_until("packets of the mended lane", PATIENCE, || {
         relay.passed.load(Ordering::Relaxed) > used_again + 200
     });
-    assert!(bench.try_wait().unwrap().is_none(), "the load has ended before the lane was used");
     faultless(bench);
 }
 
@@ -218,7 +218,7 @@ fn a_card_that_goes_away_costs_no_request_and_is_used_again() {
     let launch = serve(&place, "reflex+udp://10.97.1.1:7420?also=10.97.2.1:7420");
     let _server = launch.after(&["ip", "netns", "exec", &networks.server], "true").start();
     let wrapper = ["ip", "netns", "exec", &networks.client];
-    let mut bench = load(&wrapper, "reflex+udp://10.97.1.1:7420", "8");
+    let bench = load(&wrapper, "reflex+udp://10.97.1.1:7420");
     let await_second = |more: u64| {
         let before = carried(&place)[2];
         wait_until("packets of the second card", PATIENCE, || carried(&place)[2] > before + more);
@@ -230,6 +230,5 @@ fn a_card_that_goes_away_costs_no_request_and_is_used_again() {
     networks.cut(false);
     wait_until("the server uses the path again", PATIENCE, || paths(&place, "proven") > before);
     await_second(200);
-    assert!(bench.try_wait().unwrap().is_none(), "the load has ended before the card was used");
     faultless(bench);
 }
