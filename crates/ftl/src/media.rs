@@ -144,6 +144,10 @@ pub fn read<M: Media>(
     Ok(())
 }
 
+/// Number of turns without a command after which a volume that closes is given up. A turn may end
+/// with room for the work of the next one: a segment that was freed, or a batch that was closed.
+const IDLE_MAX: u32 = 8;
+
 /// Closes a volume in order, so that the next opening needs no recovery. Returns `false` if an
 /// earlier failure of a member prevents that; the next opening then recovers.
 ///
@@ -151,24 +155,23 @@ pub fn read<M: Media>(
 /// Fails if a member fails.
 pub fn close<M: Media>(media: &mut M, mut volume: Volume) -> Result<bool, Error> {
     volume.close();
-    loop {
+    let mut idle = 0;
+    while idle < IDLE_MAX {
         volume.advance();
         if volume.is_closed() {
             return Ok(true);
         }
-        let mut any = false;
+        idle += 1;
         while let Some(command) = volume.command() {
-            any = true;
+            idle = 0;
             let member = usize::from(command.member);
             let status = carry_out(media, &mut volume, member, command.token, command.op);
             let token = command.token;
             volume.complete(token, status.err().unwrap_or(Status::Ok));
             status.map_err(|status| Error::Failed(member, status))?;
         }
-        if !any {
-            return Ok(false);
-        }
     }
+    Ok(false)
 }
 
 fn carry_out<M: Media>(
