@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "trials measure how long things take")]
 
 mod bench;
+mod certificate;
 mod cost;
 mod interop;
 mod siege;

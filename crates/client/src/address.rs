@@ -164,7 +164,8 @@ impl fmt::Display for AddressError {
                 write!(
                     f,
                     "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// and \
-                     reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT and window=N, of reflex+eth:// also port=N, window=N and \
+                     reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT and \
+                     window=N, of reflex+eth:// also port=N, window=N and \
                      via=xdp|native|packet, and of reflexs:// also ca=FILE, fingerprint=SHA256 and \
                      name=NAME, separated by `&`"
                 )

@@ -83,7 +83,7 @@ fn fastest(association: &Association, pools: &mut Pools, now: Instant) -> Option
         let may = may && pools.lane_has_room(place);
         if may && (answers || !has_answering) && is_free(pools, place) {
             let delivery = pools.paths[place].delivery(bytes);
-            if answers & !is_best_answering || best.is_none_or(|(least, _)| delivery < least) {
+            if answers && !is_best_answering || best.is_none_or(|(least, _)| delivery < least) {
                 (best, is_best_answering) = (Some((delivery, place)), answers);
             }
         }

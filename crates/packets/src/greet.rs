@@ -267,9 +267,10 @@ fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Stati
     let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
     let Some(place) = endpoint.by_peer.get(cookie) else { return };
     let Some(association) = endpoint.associations.get(place) else { return };
-    let is_there = |path: u32| {
-        let path = &endpoint.pools.paths[path];
-        (path.lane, path.to) == (lane, from) && (path.is_proven || path.id == 0)
+    let is_there = |place: u32| {
+        let path = &endpoint.pools.paths[place];
+        let is_believed = path.is_proven || place == association.paths[0];
+        is_believed && (path.lane, path.to) == (lane, from)
     };
     let is_peers = association.peer_place == theirs && association.paths().any(is_there);
     if is_peers && is_reset(reset_key(endpoint), cookie, theirs, &reset.proof) {

@@ -117,6 +117,14 @@ const fn lone_tls(name: &'static str, of: Speech, plain: Speech) -> Row {
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 3.0 } }
 }
 
+impl Row {
+    /// Returns `true` if a side of the row needs the keys of TLS.
+    pub(crate) fn is_over_tls(&self) -> bool {
+        let (Kind::Rate { of, .. } | Kind::Latency { of, .. }) = self.kind else { return false };
+        matches!(of, Speech::ReflexTls | Speech::NvmeTls)
+    }
+}
+
 /// The measurements of one side of a row, one for each repetition.
 pub(crate) struct Side {
     pub(crate) what: String,

@@ -3,11 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 use super::servers::built;
-use xtask::shell;
+use crate::certificate;
 
 /// The qualified name of the host over TLS.
 pub(super) const HOST: &str = "nqn.2026-11.io.nearflash:bench";
@@ -17,9 +15,6 @@ pub(super) const KEY: &str = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbY
 
 /// The environment variable from which the client takes its key.
 pub(super) const KEY_VARIABLE: &str = "NEARFLASH_NVME_TLS_KEY";
-
-/// The validity of the certificate in days.
-const DAYS: &str = "2";
 
 /// Returns the path of a file of the rows over TLS.
 pub(super) fn place(name: &str) -> PathBuf {
@@ -32,22 +27,7 @@ pub(super) fn make() -> Result<(), String> {
     let folder = built("bench-secrets");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     write(&place("host.toml"), &format!("[[host]]\nnqn = \"{HOST}\"\ntls_key = \"{KEY}\"\n"))?;
-    let mut command = Command::new("openssl");
-    command.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-    ]);
-    command.args(["-days", DAYS, "-subj", "/CN=localhost"]);
-    command.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    command.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:10.99.0.1"]);
-    command.arg("-keyout").arg(place("key.pem")).arg("-out").arg(place("certificate.pem"));
-    let ran = shell::capture(&mut command, Duration::from_secs(60))?;
-    if ran.ok { Ok(()) } else { Err(ran.output) }
+    certificate::make(&place("certificate.pem"), &place("key.pem"))
 }
 
 /// Writes a file that only its owner can read.

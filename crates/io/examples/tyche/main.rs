@@ -28,13 +28,13 @@ const DISK_BYTES: usize = 64 << 20;
 enum Variant {
     /// Network thread, block thread and work queue
     Base,
-    /// One thread for the receive path
+    /// Receive by a single thread
     Rec,
-    /// One thread for the receive path, which also replies
+    /// Receive by a single thread, which also replies
     Nowq,
-    /// One thread an end, over nearflash's packets, spinning
+    /// Use nearflash's packets and a spinning thread at each end
     Turn,
-    /// One thread an end, over nearflash's packets, sleeping
+    /// Use nearflash's packets and a sleeping thread at each end
     Parked,
 }
 

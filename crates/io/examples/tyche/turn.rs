@@ -1,4 +1,4 @@
-//! The same requests over nearflash's packets: one thread an end, whose turns receive, serve and
+//! Requests over nearflash's packets: a thread at each end, whose turns receive, serve and
 //! send, with at most one system call each.
 
 use std::net::SocketAddr;

@@ -152,54 +152,49 @@ fn a_lane_of_a_tenth_is_filled_and_slows_nobody_down() {
     }
 }
 
+/// Returns a stream without messages between the first two of three nodes, and its connection. The
+/// client takes the second lane of node `further` for one of the server's.
+fn quiet(ports: &[Port; 2], further: usize) -> (Stream, ConnId) {
+    let mut arena = Arena::new(24 << 10);
+    let mut world = World::new(5);
+    for _ in 0..3 {
+        world.add(LARGE, ports.to_vec(), &mut arena);
+    }
+    let endpoint = &mut world.nodes[0].endpoint;
+    let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
+    let conn = endpoint.connect(association).unwrap();
+    let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
+    stream.run(5 * MILLI);
+    let now = stream.world.now;
+    let endpoint = &mut stream.world.nodes[0].endpoint;
+    assert!(endpoint.add_path(now, association, 1, World::station(further, 1)));
+    stream.run(5 * MILLI);
+    (stream, conn)
+}
+
 #[test]
 fn a_single_message_takes_the_lane_that_delivers_it_first() {
     for slow in [0, 1] {
         let mut ports = [port(QUARTER), port(QUARTER)];
         ports[slow].rate /= 10;
-        let mut arena = Arena::new(16 << 10);
-        let mut world = World::new(5);
-        let client = world.add(LARGE, ports.to_vec(), &mut arena);
-        let server = world.add(LARGE, ports.to_vec(), &mut arena);
-        let endpoint = &mut world.nodes[client].endpoint;
-        let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
-        let conn = endpoint.connect(association).unwrap();
-        let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
-        stream.run(5 * MILLI);
-        let now = stream.world.now;
-        let endpoint = &mut stream.world.nodes[client].endpoint;
-        assert!(endpoint.add_path(now, association, 1, World::station(server, 1)));
-        stream.run(5 * MILLI);
+        let (mut stream, conn) = quiet(&ports, 1);
         // As many as teach the times of both lanes, then one.
-        let endpoint = &mut stream.world.nodes[client].endpoint;
+        let endpoint = &mut stream.world.nodes[0].endpoint;
         (0..64).for_each(|_| Stream::say(endpoint, conn, &mut stream.arena, true));
         stream.run(20 * MILLI);
         stream.thin(63);
-        stream.world.nodes[server].ports.iter_mut().for_each(|port| port.carried = 0);
+        stream.world.nodes[1].ports.iter_mut().for_each(|port| port.carried = 0);
         stream.run(50 * MILLI);
-        let carried = [0, 1].map(|lane| stream.world.nodes[server].ports[lane].carried);
+        let carried = [0, 1].map(|lane| stream.world.nodes[1].ports[lane].carried);
         assert!(carried[slow] * 100 < carried[1 - slow], "{carried:?}, {slow} is slow");
     }
 }
 
 #[test]
 fn a_lane_without_room_holds_nobody_up_and_is_used_when_it_has_room() {
-    let mut arena = Arena::new(16 << 10);
-    let mut world = World::new(5);
-    let ports = [port(QUARTER), port(QUARTER)];
-    let client = world.add(LARGE, ports.to_vec(), &mut arena);
-    let server = world.add(LARGE, ports.to_vec(), &mut arena);
-    let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
-    let conn = endpoint.connect(association).unwrap();
-    let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
-    stream.run(5 * MILLI);
+    let (mut stream, conn) = quiet(&[port(QUARTER), port(QUARTER)], 1);
     let now = stream.world.now;
-    let endpoint = &mut stream.world.nodes[client].endpoint;
-    assert!(endpoint.add_path(now, association, 1, World::station(server, 1)));
-    stream.run(5 * MILLI);
-    let now = stream.world.now;
-    let endpoint = &mut stream.world.nodes[client].endpoint;
+    let endpoint = &mut stream.world.nodes[0].endpoint;
     (0..64).for_each(|_| Stream::say(endpoint, conn, &mut stream.arena, true));
     let mut packet = Packet::new(LARGE.packet_bytes);
     let mut lanes = |room: u8| {
@@ -283,30 +278,9 @@ fn a_lane_that_was_mended_is_tried_once_no_other_answers() {
     assert!(stream.run(50 * MILLI) > 0.0);
 }
 
-/// Returns a stream of the first of two nodes, which takes node `other` for a further station of the
-/// second.
-fn misled(other: usize, ports: [Port; 2]) -> Stream {
-    let mut arena = Arena::new(24 << 10);
-    let mut world = World::new(5);
-    for _ in 0..3 {
-        world.add(LARGE, ports.to_vec(), &mut arena);
-    }
-    let endpoint = &mut world.nodes[0].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
-    let conn = endpoint.connect(association).unwrap();
-    Stream::say(endpoint, conn, &mut arena, true);
-    let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
-    stream.run(5 * MILLI);
-    let now = stream.world.now;
-    let endpoint = &mut stream.world.nodes[0].endpoint;
-    assert!(endpoint.add_path(now, association, 1, World::station(other, 1)));
-    stream
-}
-
 #[test]
 fn a_server_that_is_probed_by_mistake_ends_no_association() {
-    let mut stream = misled(2, [port(QUARTER), port(QUARTER)]);
-    stream.thin(1);
+    let (mut stream, _) = quiet(&[port(QUARTER), port(QUARTER)], 2);
     // Nothing ends.
     stream.run(20_000 * MILLI);
     assert!(stream.world.nodes[2].endpoint.counters().unknown > 0, "it was probed");
@@ -314,8 +288,7 @@ fn a_server_that_is_probed_by_mistake_ends_no_association() {
 
 #[test]
 fn a_station_where_nobody_ever_answers_is_given_up() {
-    let mut stream = misled(2, [port(QUARTER), Port { is_cut: true, ..port(QUARTER) }]);
-    stream.thin(1);
+    let (mut stream, _) = quiet(&[port(QUARTER), Port { is_cut: true, ..port(QUARTER) }], 2);
     stream.run(300_000 * MILLI);
     let port = &mut stream.world.nodes[2].ports[1];
     assert_eq!(core::mem::take(&mut port.dropped), 12);

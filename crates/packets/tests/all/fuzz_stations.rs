@@ -1,5 +1,5 @@
-//! What a peer tells of its further stations: absurd lists are refused, and a station gets nothing
-//! but small probes until it has answered one.
+//! Fuzzing of the lists of further stations that peers tell: absurd lists are refused, and a station
+//! gets nothing but small probes until it has answered one.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

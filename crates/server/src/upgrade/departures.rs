@@ -308,7 +308,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Transfers to the successor the ownership of the connections that it has accepted, by ticket.
-    /// One message makes all of them its own.
+    /// A single message makes all of them the successor's.
     fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
         self.talk.say(Kind::Yours, &put_tickets(tickets))?;
         let now = self.grounds.clock.now();

@@ -45,7 +45,7 @@ open_enum! {
         FAILED = 1,
         /// The host and the controller have no protocol in common.
         PROTOCOL = 2,
-        /// One end requires a secure channel, which the other end does not offer.
+        /// A secure channel is required by one end and not offered by the other.
         CONCATENATION = 3,
         /// The host and the controller have no hash in common.
         HASH = 4,

@@ -2,9 +2,11 @@
 //! allowed.
 
 use std::fs;
+use std::path::Path;
 
 use super::super::{Context, Verdict};
 use super::exports::{BYTES, Exports, check_same, run};
+use crate::certificate;
 use xtask::needs::{self, Need};
 
 const NEEDS: &[Need] = &[
@@ -31,7 +33,7 @@ fn serve(context: &Context, policy: &str) -> Result<(), String> {
     let (key, trusted) = (place("key.pem"), place("trusted"));
     fs::create_dir_all(&trusted).map_err(|error| format!("{trusted}: {error}"))?;
     let certificate = format!("{trusted}/ca-cert.pem");
-    certify(&certificate, &key)?;
+    certificate::make(Path::new(&certificate), Path::new(&key))?;
     let options = format!("?tls={policy}&certificate={certificate}&key={key}");
     let exports = Exports::start_with(context, &options)?;
     let secure = |export: &str| {
@@ -67,31 +69,4 @@ fn qemu(exports: &Exports, trusted: &str) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("qemu-img does not show the size:\n{info}")),
     }
-}
-
-/// Makes a self-signed certificate for this machine, and its key, in these files.
-fn certify(certificate: &str, key: &str) -> Result<(), String> {
-    run(&[
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-keyout",
-        key,
-        "-out",
-        certificate,
-    ])?;
-    Ok(())
 }
