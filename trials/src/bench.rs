@@ -11,6 +11,7 @@ mod link;
 mod load;
 pub(crate) mod machine;
 mod ops;
+mod packets;
 pub(crate) mod process;
 mod rows;
 mod secrets;
@@ -24,12 +25,15 @@ use std::time::Duration;
 use link::Link;
 use rows::Rows;
 pub(crate) use settings::BenchOptions;
-use settings::{Client, Settings};
+use settings::{Client, Other, Settings};
 use xtask::shell;
 
 /// Builds the programs, measures the chosen rows and prints the table, or measures the cost of
 /// operation for `ops`.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
+    if let Some(Other::Packets(options)) = &options.other {
+        return packets::run(options);
+    }
     if options.rows.first().is_some_and(|row| row == "ops") {
         return ops::run(options, &machine::describe());
     }

@@ -6,7 +6,7 @@
 //! server, which is left alone, attacked, and left alone again. As root, all of it happens in a
 //! network namespace of its own.
 
-mod account;
+pub(crate) mod account;
 mod bed;
 mod judge;
 mod probe;

@@ -23,6 +23,26 @@ pub(crate) struct Namespaces(());
 impl Link {
     /// Creates two network namespaces with a virtual cable between them. Needs root.
     pub(crate) fn veth() -> Result<Link, String> {
+        Link::veth_of("")
+    }
+
+    /// Creates two network namespaces with a virtual cable between them that carries frames of
+    /// `mtu` bytes, and whose ends leave the tags of VLANs in the frames, which AF_XDP needs. Needs
+    /// root.
+    pub(crate) fn veth_of_frames(mtu: u32) -> Result<Link, String> {
+        let link = Link::veth_of(&format!("mtu {mtu} "))?;
+        for side in [SERVER_SIDE, CLIENT_SIDE] {
+            let mut command = link.side(side, "ethtool");
+            command.args(["-K", side, "rxvlan", "off", "txvlan", "off"]);
+            let ran = shell::capture(&mut command, Duration::from_secs(20))?;
+            if !ran.ok {
+                println!("without AF_XDP: ethtool -K {side}: {}", ran.output.trim());
+            }
+        }
+        Ok(link)
+    }
+
+    fn veth_of(mtu: &str) -> Result<Link, String> {
         if !shell::is_root() {
             return Err("--veth makes network namespaces, which needs root".to_owned());
         }
@@ -33,13 +53,18 @@ impl Link {
         for line in [
             format!("netns add {server}"),
             format!("netns add {client}"),
-            format!("link add {server} netns {server} type veth peer name {client} netns {client}"),
+            format!(
+                "link add {server} netns {server} {mtu}type veth peer name {client} netns {client} \
+                 {mtu}"
+            ),
             format!("-n {server} address add 10.99.0.1/24 dev {server}"),
             format!("-n {client} address add 10.99.0.2/24 dev {client}"),
+            format!("-n {server} link set lo up"),
+            format!("-n {client} link set lo up"),
             format!("-n {server} link set {server} up"),
             format!("-n {client} link set {client} up"),
         ] {
-            ip(&line)?;
+            ip(line.trim_end())?;
         }
         Ok(Link::Veth(namespaces))
     }
@@ -50,6 +75,22 @@ impl Link {
             Link::Loopback => "127.0.0.1",
             Link::Veth(_) => "10.99.0.1",
         }
+    }
+
+    /// Returns the names of the network interfaces of the server's and of the client's side.
+    pub(crate) fn interfaces(&self) -> [&'static str; 2] {
+        match self {
+            Link::Loopback => ["lo", "lo"],
+            Link::Veth(_) => [SERVER_SIDE, CLIENT_SIDE],
+        }
+    }
+
+    /// Returns the Ethernet address of the server's interface, as six pairs of digits.
+    pub(crate) fn server_mac(&self) -> Result<String, String> {
+        let place = format!("/sys/class/net/{}/address", self.interfaces()[0]);
+        let mut command = self.server_side("cat");
+        let ran = shell::capture(command.arg(place), Duration::from_secs(20))?;
+        if ran.ok { Ok(ran.output.trim().to_owned()) } else { Err(ran.output) }
     }
 
     /// Returns a command that runs a program on the server's side of the link.

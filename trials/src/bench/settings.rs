@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::link::Link;
+use super::packets::PacketsOptions;
 use super::servers::StandIn;
 
 /// The program that makes the load.
@@ -20,7 +21,10 @@ pub(crate) enum Client {
 
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchOptions {
+    #[command(subcommand)]
+    pub(crate) other: Option<Other>,
     /// Measure only the rows whose names contain one of these. `ops`, alone or with names of tests,
     /// measures the cost of operating a server instead.
     pub(crate) rows: Vec<String>,
@@ -45,6 +49,13 @@ pub(crate) struct BenchOptions {
     /// Write the table, with the machine and the command lines, to this markdown file.
     #[arg(short, long)]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// The measurements that have a table of their own.
+#[derive(Subcommand)]
+pub(crate) enum Other {
+    /// Measure packets beside TCP between two network namespaces (as root)
+    Packets(PacketsOptions),
 }
 
 /// The settings that all measurements of a run share.

@@ -16,13 +16,20 @@ const BEGIN: Duration = Duration::from_micros(50);
 /// The account of a thread: its processor time, its waits for a processor, and the number of times
 /// that it began to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Waits {
-    pub(super) ran: Duration,
+pub(crate) struct Waits {
+    pub(crate) ran: Duration,
     waited: Duration,
     runs: u32,
 }
 
 impl Waits {
+    /// Reads a file `schedstat` of `/proc`. Of a thread that has ended, returns zeroes.
+    pub(crate) fn read(file: &File) -> Waits {
+        let mut text = [0; 64];
+        let length = file.read_at(&mut text, 0).unwrap_or(0);
+        std::str::from_utf8(&text[..length]).ok().and_then(Waits::parse).unwrap_or_default()
+    }
+
     fn parse(text: &str) -> Option<Waits> {
         let mut numbers = text.split_whitespace();
         let mut time = || numbers.next()?.parse().ok().map(Duration::from_nanos);
@@ -32,7 +39,7 @@ impl Waits {
     }
 
     /// Returns the time since `earlier` for which the thread waited because others ran.
-    fn taken_since(&self, earlier: &Waits) -> Duration {
+    pub(crate) fn taken_since(&self, earlier: &Waits) -> Duration {
         let waited = self.waited.saturating_sub(earlier.waited);
         waited.saturating_sub(BEGIN.saturating_mul(self.runs.wrapping_sub(earlier.runs)))
     }
@@ -72,14 +79,8 @@ impl Accounts {
     }
 
     pub(super) fn read(&self) -> Reading {
-        let read = |file: &File| {
-            let mut text = [0; 64];
-            let length = file.read_at(&mut text, 0).ok()?;
-            Waits::parse(std::str::from_utf8(&text[..length]).ok()?)
-        };
-        let own = self.own.as_ref().and_then(read).unwrap_or_default();
-        let all =
-            |files: &[File]| files.iter().map(|file| read(file).unwrap_or_default()).collect();
+        let own = self.own.as_ref().map(Waits::read).unwrap_or_default();
+        let all = |files: &[File]| files.iter().map(Waits::read).collect();
         Reading { workers: all(&self.workers), kernel: all(&self.kernel), own }
     }
 }
@@ -106,7 +107,7 @@ impl Reading {
 
 /// Opens the accounts of the threads or processes in a folder of `/proc` whose names begin so. One
 /// that has ended since has no name.
-fn named(folder: &str, beginning: &str) -> Result<Vec<File>, String> {
+pub(crate) fn named(folder: &str, beginning: &str) -> Result<Vec<File>, String> {
     let failed = |error: std::io::Error| format!("{folder}: {error}");
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

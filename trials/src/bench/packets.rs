@@ -1,0 +1,121 @@
+//! `cargo xtask bench packets`: measures packets beside TCP, in one run, between two network
+//! namespaces with a virtual cable.
+//!
+//! The server runs on core 0 and the client on core 1. The sides of a row are measured in turns, and
+//! a ratio is of the medians of one run. veth runs the receiver's part of the network on the
+//! sender's core. A row whose cores the machine took is not decided.
+
+mod bed;
+mod judge;
+mod loads;
+mod table;
+mod watch;
+mod way;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::link::Link;
+use super::{machine, process, secrets, servers};
+use bed::Bed;
+use judge::Measured;
+use loads::Load;
+use xtask::shell;
+
+/// Options of `cargo xtask bench packets`.
+#[derive(Args)]
+pub(crate) struct PacketsOptions {
+    /// Measure each side this many times
+    #[arg(long, default_value_t = 6)]
+    rounds: usize,
+    /// Measure for this many seconds each time
+    #[arg(long, default_value_t = 1.5)]
+    seconds: f64,
+    /// Measure only the rows whose names contain one of these
+    #[arg(long, value_name = "ROW")]
+    only: Vec<String>,
+    /// Let the cable carry frames of this many bytes
+    #[arg(long, default_value_t = 9000)]
+    mtu: u32,
+    /// Measure this program [default: it is built as it is shipped]
+    #[arg(long, value_name = "PATH")]
+    nearflash: Option<PathBuf>,
+    /// Write the table, with the machine and the command lines, to this Markdown file
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// A row of the table: its name, and its measurement.
+struct Row {
+    name: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A load over several transports.
+    Load(Load),
+}
+
+/// Returns all rows, in the order of the table.
+fn rows() -> Vec<Row> {
+    loads::all().into_iter().map(|load| Row { name: load.name, kind: Kind::Load(load) }).collect()
+}
+
+/// Measures the chosen rows, and prints their figures and the verdicts. Fails if there is no such
+/// row or a server does not start; a missed target is no failure.
+pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
+    let chosen: Vec<Row> = rows().into_iter().filter(|row| is_chosen(options, row.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = rows().iter().map(|row| row.name).collect();
+        return Err(format!("no such row; there are: {}", names.join(", ")));
+    }
+    if !shell::is_root() {
+        for row in &chosen {
+            println!("left out: {}: network namespaces need root", row.name);
+        }
+        return Ok(());
+    }
+    let program = match &options.nearflash {
+        Some(path) => {
+            path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        None => build()?,
+    };
+    process::raise_descriptor_limit()?;
+    let machine = machine::describe();
+    println!("{machine}\n");
+    let key = secrets::packet_key()?;
+    let link = Link::veth_of_frames(options.mtu)?;
+    let mut bed = Bed::new(program, link, key, options.rounds.max(1), options.seconds)?;
+    let mut measured = Vec::new();
+    for row in &chosen {
+        println!("measuring {} …", row.name);
+        measured.push(measure(&mut bed, row)?);
+    }
+    let text = table::markdown(&measured);
+    println!("\n{text}");
+    if let Some(path) = &options.output {
+        let document = table::document(&machine.to_string(), options.mtu, &text, bed.commands());
+        std::fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?;
+        println!("written to {}", path.display());
+    }
+    Ok(())
+}
+
+fn is_chosen(options: &PacketsOptions, name: &str) -> bool {
+    options.only.is_empty() || options.only.iter().any(|word| name.contains(word.as_str()))
+}
+
+fn measure(bed: &mut Bed, row: &Row) -> Result<Measured, String> {
+    match &row.kind {
+        Kind::Load(load) => Ok(load.measure(bed)),
+    }
+}
+
+/// Builds the program as it is shipped, and returns its path.
+fn build() -> Result<PathBuf, String> {
+    let words = ["build", "--profile", "dist", "--package", "nearflash-cli"];
+    shell::show(&mut shell::cargo(&words))?;
+    Ok(servers::built("nearflash"))
+}

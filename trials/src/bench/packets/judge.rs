@@ -1,0 +1,197 @@
+//! The judgement of a row: ratios of medians, and whether they meet their targets.
+
+/// The largest share of the time that other work may take from the server or the client, for a
+/// figure to count.
+const TAKEN_MAX: f64 = 0.05;
+
+/// A target for a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// The figures of one side of a row, one for each round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Side {
+    pub(super) name: String,
+    pub(super) values: Vec<f64>,
+    /// The share of each round that other work took.
+    pub(super) taken: Vec<f64>,
+    /// The reason why the side has fewer rounds than others.
+    pub(super) obstacle: Option<String>,
+}
+
+/// The outcome of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Met,
+    Missed,
+    /// The machine took too much time, or a side could not be measured: the reason.
+    NotDecided(String),
+}
+
+/// A target with its result.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    pub(super) what: String,
+    pub(super) bound: Bound,
+    /// The measured figure, with its unit; empty if there is none.
+    pub(super) result: String,
+    pub(super) verdict: Verdict,
+}
+
+/// The results of a measured row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measured {
+    pub(super) name: &'static str,
+    pub(super) about: String,
+    /// The name of the compared quantity, with its unit.
+    pub(super) unit: &'static str,
+    /// The sides. Ratios are to the first one.
+    pub(super) sides: Vec<Side>,
+    pub(super) judged: Vec<Judged>,
+}
+
+impl Bound {
+    pub(super) fn holds(self, figure: f64) -> bool {
+        match self {
+            Bound::AtLeast(least) => figure >= least,
+            Bound::AtMost(most) => figure <= most,
+        }
+    }
+}
+
+impl Side {
+    /// Creates a side without figures.
+    pub(super) fn new(name: String) -> Side {
+        Side { name, ..Side::default() }
+    }
+
+    /// Adds the result of a round: a figure and the share that other work took, or the reason why
+    /// there is none.
+    pub(super) fn add(&mut self, result: Result<(f64, f64), String>) {
+        match result {
+            Ok((value, taken)) => {
+                self.values.push(value);
+                self.taken.push(taken);
+            }
+            Err(error) => {
+                println!("  {}: {error}", self.name);
+                self.obstacle = Some(error);
+            }
+        }
+    }
+
+    /// Returns the median figure; `None` if there is none.
+    pub(super) fn median(&self) -> Option<f64> {
+        median(&self.values)
+    }
+
+    /// Returns the share that other work took in the middle one of the rounds.
+    pub(super) fn taken(&self) -> f64 {
+        median(&self.taken).unwrap_or(0.0)
+    }
+
+    /// Returns the reason why a figure of the side decides nothing; `None` if it does.
+    pub(super) fn doubt(&self) -> Option<String> {
+        match (&self.obstacle, self.taken()) {
+            (Some(obstacle), _) if self.values.is_empty() => {
+                Some(format!("{} was not measured: {obstacle}", self.name))
+            }
+            (_, taken) if taken > TAKEN_MAX => {
+                Some(format!("the machine took {:.0} % of the time", 100.0 * taken))
+            }
+            _ if self.values.is_empty() => Some(format!("{} was not measured", self.name)),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the median; `None` without values.
+pub(super) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        even if even % 2 == 0 => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+        _ => Some(sorted[middle]),
+    }
+}
+
+/// Judges the ratio of the medians of two sides.
+pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+    let ratio = match (ours.median(), theirs.median()) {
+        (Some(ours), Some(theirs)) if theirs > 0.0 => Some(ours / theirs),
+        _ => None,
+    };
+    let result = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
+    verdict(what, bound, ratio, result, &[ours, theirs])
+}
+
+/// Judges a figure that was made of `sides`, and is shown as `result`.
+pub(super) fn verdict(
+    what: String,
+    bound: Bound,
+    figure: Option<f64>,
+    result: String,
+    sides: &[&Side],
+) -> Judged {
+    let doubt = sides.iter().find_map(|side| side.doubt());
+    let verdict = match (doubt, figure) {
+        (Some(doubt), _) => Verdict::NotDecided(doubt),
+        (None, Some(figure)) if bound.holds(figure) => Verdict::Met,
+        (None, Some(_)) => Verdict::Missed,
+        (None, None) => Verdict::NotDecided("there is no figure".to_owned()),
+    };
+    Judged { what, bound, result, verdict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(values: &[f64], taken: f64) -> Side {
+        let taken = values.iter().map(|_| taken).collect();
+        Side { name: "UDP".to_owned(), values: values.to_vec(), taken, obstacle: None }
+    }
+
+    fn judged(ours: &Side, theirs: &Side, bound: Bound) -> (String, Verdict) {
+        let judged = ratio(String::new(), ours, theirs, bound);
+        (judged.result, judged.verdict)
+    }
+
+    #[test]
+    fn medians_are_of_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn ratios_are_held_against_their_bounds() {
+        let (ours, theirs) = (side(&[1.0, 9.0, 2.0], 0.0), side(&[4.0, 4.0, 4.0], 0.0));
+        let met = |verdict| ("0.50".to_owned(), verdict);
+        assert_eq!(judged(&ours, &theirs, Bound::AtLeast(0.5)), met(Verdict::Met));
+        assert_eq!(judged(&ours, &theirs, Bound::AtLeast(0.51)), met(Verdict::Missed));
+        assert_eq!(judged(&ours, &theirs, Bound::AtMost(0.5)), met(Verdict::Met));
+        assert_eq!(judged(&ours, &theirs, Bound::AtMost(0.49)), met(Verdict::Missed));
+    }
+
+    #[test]
+    fn nothing_is_decided_of_cores_that_were_taken_or_of_no_figure() {
+        let (good, bad) = (side(&[4.0], 0.05), side(&[4.0], 0.051));
+        let why = "the machine took 5 % of the time".to_owned();
+        for (ours, theirs) in [(&good, &bad), (&bad, &good)] {
+            let (_, verdict) = judged(ours, theirs, Bound::AtLeast(0.5));
+            assert_eq!(verdict, Verdict::NotDecided(why.clone()));
+        }
+        assert_eq!(judged(&good, &good, Bound::AtLeast(0.5)).1, Verdict::Met);
+        let mut none = side(&[], 0.0);
+        none.add(Err("no card".to_owned()));
+        let (result, verdict) = judged(&none, &good, Bound::AtMost(0.5));
+        let why = "UDP was not measured: no card".to_owned();
+        assert_eq!((result.as_str(), verdict), ("", Verdict::NotDecided(why)));
+    }
+}

@@ -1,0 +1,117 @@
+//! What the two cores did during a measurement: the processor time of the server's worker, and the
+//! time that other work took from the server and from the client.
+//!
+//! The kernel's own threads for packets are a part of the network, so their time is not counted as
+//! taken.
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use crate::siege::account::{Waits, named};
+
+/// The names with which threads of a server and of a client begin.
+const WORKER: &str = "worker-";
+const LOAD: &str = "load";
+
+/// Nanoseconds of a tick, the unit of `/proc/stat`.
+const TICK: Duration = Duration::from_millis(10);
+
+/// The accounts of both cores at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    at: Instant,
+    /// The server's worker on core 0, and the client's thread on core 1.
+    sides: [Waits; 2],
+    /// The kernel's threads for packets on the two cores.
+    kernel: [Waits; 2],
+    /// The time that the host of this machine took from the two cores.
+    stolen: [Duration; 2],
+}
+
+/// What happened between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spent {
+    /// The processor time of the server's worker, as a share of the time.
+    pub(super) server: f64,
+    /// The time that other work took from the server or the client, whichever lost more, as a share
+    /// of the time.
+    pub(super) taken: f64,
+}
+
+impl Reading {
+    /// Reads the accounts of a server's worker and of a client, by their process ids.
+    pub(super) fn take(server: u32, client: u32) -> Reading {
+        let thread = |id: u32, name| first(&format!("/proc/{id}/task"), name);
+        let kernel = [0, 1].map(|core| first("/proc", &format!("ksoftirqd/{core}\n")));
+        let sides = [thread(server, WORKER), thread(client, LOAD)];
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let stolen = [0, 1].map(|core| stolen(&stat, core));
+        Reading { at: Instant::now(), sides, kernel, stolen }
+    }
+
+    /// Returns what happened since an earlier reading.
+    fn since(&self, earlier: &Reading) -> Spent {
+        let time = (self.at - earlier.at).as_secs_f64().max(1e-9);
+        let taken = |core: usize| {
+            let waited = self.sides[core].taken_since(&earlier.sides[core]);
+            let network = self.kernel[core].ran.saturating_sub(earlier.kernel[core].ran);
+            let stolen = self.stolen[core].saturating_sub(earlier.stolen[core]);
+            (waited.saturating_sub(network) + stolen).as_secs_f64() / time
+        };
+        let ran = self.sides[0].ran.saturating_sub(earlier.sides[0].ran);
+        Spent { server: ran.as_secs_f64() / time, taken: taken(0).max(taken(1)) }
+    }
+}
+
+/// Returns what happened in the last `length` of the readings, whose last is the end of the load.
+pub(super) fn spent(readings: &[Reading], length: Duration) -> Spent {
+    let Some(last) = readings.last() else { return Spent::default() };
+    // The load was still under way a moment ago.
+    let is_whole = |reading: &&Reading| last.at.duration_since(reading.at) <= length;
+    let first = readings.iter().find(is_whole).unwrap_or(last);
+    last.since(first)
+}
+
+/// Reads the account of the first thread or process in a folder of `/proc` whose name begins so.
+fn first(folder: &str, beginning: &str) -> Waits {
+    let files: Vec<File> = named(folder, beginning).unwrap_or_default();
+    files.first().map(Waits::read).unwrap_or_default()
+}
+
+/// Returns the time that the host took from a core since boot.
+fn stolen(stat: &str, core: usize) -> Duration {
+    let name = format!("cpu{core} ");
+    let line = stat.lines().find(|line| line.starts_with(&name));
+    let field = line.and_then(|line| line.split_whitespace().nth(8));
+    TICK * field.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(at: Instant, ran_ms: u64, stolen_ms: u64) -> Reading {
+        let mut ran = Waits::default();
+        ran.ran = Duration::from_millis(ran_ms);
+        let stolen = [Duration::ZERO, Duration::from_millis(stolen_ms)];
+        Reading { at, sides: [ran, Waits::default()], kernel: [Waits::default(); 2], stolen }
+    }
+
+    #[test]
+    fn only_the_end_of_the_readings_counts() {
+        let at = Instant::now();
+        let later = |ms| at + Duration::from_millis(ms);
+        let readings =
+            [reading(at, 0, 0), reading(later(900), 100, 0), reading(later(1900), 600, 80)];
+        let spent = spent(&readings, Duration::from_secs(1));
+        assert_eq!(spent, Spent { server: 0.5, taken: 0.08 });
+    }
+
+    #[test]
+    fn the_hosts_time_is_read_of_each_core() {
+        let stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 50 0 0\n";
+        assert_eq!(stolen(stat, 0), Duration::from_millis(80));
+        assert_eq!(stolen(stat, 1), Duration::from_millis(500));
+        assert_eq!(stolen(stat, 2), Duration::ZERO);
+    }
+}
