@@ -125,6 +125,8 @@ impl PacketSockets {
             let chance = crate::random::secret();
             Ok(Sealed { key, chance, packets_max: Sealed::PACKETS_MAX })
         });
+        // Divided dials are for measurements: a client has one association with its server.
+        let divided = trial.as_ref().filter(|_| dials).map_or(1, Trial::associations);
         let settings = Settings {
             secret: crate::random::secret(),
             sealed: sealed.transpose()?,
@@ -133,6 +135,9 @@ impl PacketSockets {
             packet_bytes,
             control,
             local: Policy::Fixed(LOCAL_WINDOW),
+            associations_max: base.associations_max.max(2 * divided),
+            paths_max: base.paths_max.max(2 * divided),
+            windows_max: base.windows_max.max(2 * divided),
             channels_max: self.connections_max,
             messages_max: (2 * self.frames_max).max(256) + 2 * self.connections_max,
             pieces_max: 2 * self.frames_max.max(4096),
@@ -162,6 +167,7 @@ impl PacketSockets {
         let mut packets = Packets::new(settings, lanes, bufs()?);
         if let Some(trial) = trial {
             packets.batch(trial.rule(dials));
+            packets.divide(divided);
         }
         Ok(packets)
     }

@@ -19,6 +19,7 @@ extern crate std;
 
 mod association;
 pub mod batch;
+mod caller;
 mod channel;
 mod choose;
 mod conns;

@@ -13,6 +13,7 @@ use contract::{
 };
 
 use crate::batch::Batch;
+use crate::caller::Caller;
 use crate::channel::{REFUSED, RESET, TIMED_OUT};
 use crate::conns::{Conns, State};
 use crate::endpoint::{Arrived, Endpoint, hang_up_all};
@@ -47,25 +48,6 @@ struct Partly {
     delivery: Delivery,
     /// The number of bytes that were copied into buffers.
     at: usize,
-}
-
-/// The dialling side of a transport.
-#[derive(Default)]
-struct Caller {
-    /// The stations of the server that are known from the start.
-    servers: Vec<Station>,
-    /// The number of the station that is dialled next, or was dialled last.
-    nth: usize,
-    /// The server's further stations, in the order of the lanes behind the first.
-    further: Vec<Station>,
-    association: Option<AssociationId>,
-    is_up: bool,
-    /// The error with which the network refused the association.
-    refusal: Option<i32>,
-    /// The places of dialled connections that have no channel yet, oldest first.
-    waiting: VecDeque<u32>,
-    /// The number of dials that never became a connection; it identifies each of them.
-    failed: u32,
 }
 
 /// A thread's connections over packets.
@@ -157,6 +139,13 @@ impl<L: Lane> Packets<L> {
     pub fn dial_to(&mut self, servers: &[Station]) {
         self.caller.servers = servers.to_vec();
         self.caller.further.reserve(LANES_MAX - 1);
+    }
+
+    /// Divides further dials among `count` associations with the server, in turns, where usually all
+    /// share one. These associations have one path each. It is for measurements: see
+    /// docs/adr/0051-shaped-lanes.md.
+    pub fn divide(&mut self, count: usize) {
+        self.caller.divide(count);
     }
 
     /// Returns a further station of the server for which a lane is to be added; `None` if there is
@@ -268,8 +257,7 @@ impl<L: Lane> Packets<L> {
     /// Processes the network's report that nothing receives at the server's station. The report may
     /// be forged, so it ends only an association that is not up yet.
     fn refused(&mut self, errno: i32) {
-        if let Some(association) = self.caller.association.filter(|_| !self.caller.is_up) {
-            self.caller.refusal = Some(errno);
+        while let Some(association) = self.caller.unanswered(errno) {
             self.endpoint.hang_up(association);
         }
     }
@@ -283,7 +271,9 @@ impl<L: Lane> Packets<L> {
         while let Some(&place) = self.caller.waiting.front() {
             let Some(&server) = self.caller.servers.get(self.caller.nth) else { return };
             if self.caller.association.is_none() {
-                self.lanes.all()[0].renew(server);
+                if !self.caller.has_others() {
+                    self.lanes.all()[0].renew(server);
+                }
                 self.caller.further.clear();
                 self.caller.association = self.endpoint.dial(now, 0, server);
                 (self.caller.is_up, self.caller.refusal) = (false, None);
@@ -293,6 +283,7 @@ impl<L: Lane> Packets<L> {
             self.caller.waiting.pop_front();
             self.conns.tie(place, channel);
             self.conns.at(place).state = State::Dialling;
+            self.caller.turn();
         }
     }
 
@@ -342,8 +333,7 @@ impl<L: Lane> Packets<L> {
     /// Processes the beginning of an association, which gets a path to each station of the server
     /// that is known.
     fn up(&mut self, association: AssociationId) {
-        if self.caller.association == Some(association) {
-            self.caller.is_up = true;
+        if self.caller.up(association) && !self.caller.is_divided() {
             for nth in 0..self.caller.servers.len() {
                 self.told(self.caller.servers[nth]);
             }
@@ -415,6 +405,7 @@ impl<L: Lane> Packets<L> {
     /// the peer forgot it, or it was idle, they wait for a new association instead.
     fn down(&mut self, association: AssociationId, why: Down) {
         if self.caller.association != Some(association) {
+            self.caller.forget(association);
             return;
         }
         if why == Down::Idle || why == Down::Reset && self.caller.is_up {

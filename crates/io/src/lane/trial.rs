@@ -1,5 +1,5 @@
-//! The link that a measurement asks for (docs/adr/0051-shaped-lanes.md): a rate, a size of frames and
-//! a rule of batches, in an environment variable. No server that serves users has it.
+//! The link that a measurement asks for (docs/adr/0051-shaped-lanes.md): a rate, a size of frames, a
+//! rule of batches and a number of associations, in an environment variable. No server that serves users has it.
 
 use packets::batch::{Adaptive, Batch};
 use packets::{Settings, Shape};
@@ -10,7 +10,7 @@ use crate::Error;
 const VARIABLE: &str = "NEARFLASH_PACKET_LINK";
 
 const FORM: &str =
-    "expected rate=NGbit, frame=BYTES or batch=never|turn|tyche|N, separated by commas";
+    "expected rate=NGbit, frame=BYTES, batch=never|turn|tyche|N or associations=N, with commas";
 
 /// Bytes of a frame on a link that its interface does not count: preamble, head, checksum and gap
 /// (IEEE 802.3).
@@ -23,7 +23,12 @@ pub(crate) struct Trial {
     /// Bytes that an interface's frame may carry (MTU).
     frame: Option<usize>,
     rule: Option<Batch>,
+    /// The number of associations among which a client divides its connections.
+    associations: Option<usize>,
 }
+
+/// The most associations of a client.
+const ASSOCIATIONS_MAX: usize = 4096;
 
 impl Trial {
     /// Returns what the environment asks for; `None` if it asks for nothing.
@@ -47,6 +52,7 @@ impl Trial {
                 "rate" => trial.bits_per_second = Some(bits(value)?),
                 "frame" => trial.frame = Some(value.parse().ok().filter(|bytes| *bytes > 0)?),
                 "batch" => trial.rule = Some(rule(value)?),
+                "associations" => trial.associations = Some(associations(value)?),
                 _ => return None,
             }
         }
@@ -68,6 +74,12 @@ impl Trial {
         self.bits_per_second.map(|bits_per_second| Shape { bits_per_second, overhead_bytes })
     }
 
+    /// Returns the number of associations among which a client divides its connections; 1 if all
+    /// share one.
+    pub(crate) fn associations(&self) -> usize {
+        self.associations.unwrap_or(1)
+    }
+
     /// Returns the rule by which frames leave: at the end that dials, the one that was asked for. A
     /// server's replies leave with the turn that served their batch, or each alone.
     pub(crate) fn rule(&self, dials: bool) -> Batch {
@@ -86,6 +98,10 @@ fn bits(text: &str) -> Option<u64> {
         None => (text.strip_suffix("Mbit")?, 1_000_000),
     };
     number.parse::<u64>().ok().filter(|number| (1..=1_000_000).contains(number)).map(|n| n * unit)
+}
+
+fn associations(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|count| (1..=ASSOCIATIONS_MAX).contains(count))
 }
 
 fn rule(text: &str) -> Option<Batch> {
@@ -116,7 +132,12 @@ mod tests {
         let never = Trial::parse("batch=never").unwrap();
         assert!(matches!(never.rule(false), Batch::Never) && never.shape(28).is_none());
         assert!(matches!(Trial::parse("batch=tyche").unwrap().rule(true), Batch::Adaptive(_)));
+        assert_eq!(never.associations(), 1);
+        assert_eq!(Trial::parse("associations=256").unwrap().associations(), 256);
         for bad in ["", "rate", "rate=10", "rate=0Gbit", "rate=x", "batch=0", "frame=0", "mtu=9"] {
+            assert!(Trial::parse(bad).is_none(), "{bad}");
+        }
+        for bad in ["associations=0", "associations=4097", "associations=x"] {
             assert!(Trial::parse(bad).is_none(), "{bad}");
         }
     }

@@ -454,6 +454,28 @@ fn each_association_looks_for_the_way_anew() {
     }
 }
 
+#[test]
+fn divided_dials_go_to_associations_in_turn() {
+    let (air, mut ends, _) = calm_ends();
+    ends[1].divide(3);
+    for (dials, associations) in [(2, 2), (4, 3)] {
+        let conns: Vec<ConnId> = (0..dials).map(|_| ends[1].dial(air.borrow().now)).collect();
+        let (_, opened) = turns(&air, &mut ends, 40);
+        assert_eq!(opened.len(), conns.len(), "{opened:?}");
+        let counted = ends.each_ref().map(|end| end.reading().associations);
+        assert_eq!(counted, [associations; 2]);
+    }
+    // One association ends after the other, and further dials begin new ones.
+    ends[0].abandon();
+    let (_, ended) = turns(&air, &mut ends, 40);
+    assert_eq!(closed(&ended).len(), 6, "{ended:?}");
+    assert_eq!(ends.each_ref().map(|end| end.reading().associations), [0; 2]);
+    let conns = [(); 3].map(|()| ends[1].dial(air.borrow().now));
+    let (_, opened) = turns(&air, &mut ends, 40);
+    assert_eq!((opened.len(), conns.len()), (3, 3), "{opened:?}");
+    assert_eq!(ends.each_ref().map(|end| end.reading().associations), [3; 2]);
+}
+
 fn closed(events: &[NetEvent]) -> Vec<ConnId> {
     let closed = |event: &NetEvent| match event {
         NetEvent::Closed { conn, .. } => Some(*conn),

@@ -1,0 +1,96 @@
+//! The dialling side of a transport: the stations of its server, and its associations there.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::event::AssociationId;
+use crate::station::Station;
+
+/// The dialling side of a transport.
+#[derive(Default)]
+pub(crate) struct Caller {
+    /// The stations of the server that are known from the start.
+    pub servers: Vec<Station>,
+    /// The number of the station that is dialled next, or was dialled last.
+    pub nth: usize,
+    /// The server's further stations, in the order of the lanes behind the first.
+    pub further: Vec<Station>,
+    /// The association of the next dial.
+    pub association: Option<AssociationId>,
+    pub is_up: bool,
+    /// The associations that take turns with `association`, those of the next dials first. There is
+    /// none unless dials are divided.
+    others: VecDeque<Option<Other>>,
+    /// The error with which the network refused the association.
+    pub refusal: Option<i32>,
+    /// The places of dialled connections that have no channel yet, oldest first.
+    pub waiting: VecDeque<u32>,
+    /// The number of dials that never became a connection; it identifies each of them.
+    pub failed: u32,
+}
+
+/// An association whose turn it is not.
+struct Other {
+    id: AssociationId,
+    is_up: bool,
+    is_over: bool,
+}
+
+impl Caller {
+    /// Divides further dials among `count` associations.
+    pub(crate) fn divide(&mut self, count: usize) {
+        self.others = (1..count).map(|_| None).collect();
+    }
+
+    /// Returns `true` if dials are divided among several associations.
+    pub(crate) fn is_divided(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Returns `true` if there is an association whose turn it is not.
+    pub(crate) fn has_others(&self) -> bool {
+        self.others.iter().any(Option::is_some)
+    }
+
+    /// Lets the next dial go to the next association.
+    pub(crate) fn turn(&mut self) {
+        let Some(next) = self.others.pop_front() else { return };
+        let is_up = self.is_up;
+        self.others.push_back(self.association.map(|id| Other { id, is_up, is_over: false }));
+        self.refusal = None;
+        self.is_up = next.as_ref().is_some_and(|next| next.is_up);
+        self.association = next.map(|next| next.id);
+    }
+
+    /// Notes that an association has begun. Returns `true` if it is that of the next dial.
+    pub(crate) fn up(&mut self, association: AssociationId) -> bool {
+        let is_next = self.association == Some(association);
+        self.is_up |= is_next;
+        for other in self.others.iter_mut().flatten().filter(|other| other.id == association) {
+            other.is_up = true;
+        }
+        is_next
+    }
+
+    /// Forgets an association whose turn it is not.
+    pub(crate) fn forget(&mut self, association: AssociationId) {
+        for other in &mut self.others {
+            other.take_if(|other| other.id == association);
+        }
+    }
+
+    /// Returns an association that has not begun and is over, since the network refused it; `None`
+    /// if there is none. Returns each of the others once.
+    pub(crate) fn unanswered(&mut self, errno: i32) -> Option<AssociationId> {
+        if self.refusal.is_none()
+            && let Some(association) = self.association.filter(|_| !self.is_up)
+        {
+            self.refusal = Some(errno);
+            return Some(association);
+        }
+        let mut others = self.others.iter_mut().flatten();
+        let other = others.find(|other| !other.is_up && !other.is_over)?;
+        other.is_over = true;
+        Some(other.id)
+    }
+}
