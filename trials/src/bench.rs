@@ -11,7 +11,7 @@ mod link;
 mod load;
 pub(crate) mod machine;
 mod ops;
-mod packets;
+pub(crate) mod packets;
 pub(crate) mod process;
 mod rows;
 mod secrets;

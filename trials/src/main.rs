@@ -39,6 +39,12 @@ enum Trial {
     Way(way::WayOptions),
     /// Builds the engine for fio, and compares it with the program's own load.
     FioEngine(interop::fio::EngineOptions),
+    /// Send forged packets
+    #[command(hide = true)]
+    Forge(bench::packets::forge::ForgeOptions),
+    /// Receive packets and throw them away
+    #[command(hide = true)]
+    Sink(bench::packets::forge::SinkOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     Interop(interop::InteropOptions),
 }
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
         Trial::Cost(options) => cost::run(&options),
         Trial::Way(options) => way::run(&options),
         Trial::FioEngine(options) => interop::fio::build(&options),
+        Trial::Forge(options) => bench::packets::forge::run(&options),
+        Trial::Sink(options) => bench::packets::forge::sink(&options),
         Trial::Interop(options) => interop::run(&options),
     };
     match outcome {

@@ -6,9 +6,14 @@
 //! sender's core. A row whose cores the machine took is not decided.
 
 mod bed;
+mod beside;
+pub(crate) mod forge;
+mod forged;
+mod idle;
 mod judge;
 mod loads;
 mod table;
+mod upgrade;
 mod watch;
 mod way;
 
@@ -55,26 +60,47 @@ struct Row {
 enum Kind {
     /// A load over several transports.
     Load(Load),
+    /// What a listener of packets costs connections over TCP.
+    Beside,
+    /// What idle connections take.
+    Idle,
+    /// What forged packets do to reads.
+    Forged,
+    /// How long an upgrade stops clients.
+    Upgrade,
 }
 
 /// Returns all rows, in the order of the table.
 fn rows() -> Vec<Row> {
-    loads::all().into_iter().map(|load| Row { name: load.name, kind: Kind::Load(load) }).collect()
+    let loads = loads::all().into_iter();
+    let mut rows: Vec<Row> =
+        loads.map(|load| Row { name: load.name, kind: Kind::Load(load) }).collect();
+    rows.push(Row { name: "beside", kind: Kind::Beside });
+    rows.push(Row { name: "idle", kind: Kind::Idle });
+    rows.push(Row { name: "forged", kind: Kind::Forged });
+    rows.push(Row { name: "upgrade", kind: Kind::Upgrade });
+    rows
 }
 
 /// Measures the chosen rows, and prints their figures and the verdicts. Fails if there is no such
 /// row or a server does not start; a missed target is no failure.
 pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
-    let chosen: Vec<Row> = rows().into_iter().filter(|row| is_chosen(options, row.name)).collect();
+    let mut chosen: Vec<Row> = rows();
+    chosen.retain(|row| is_chosen(options, row.name));
     if chosen.is_empty() {
         let names: Vec<&str> = rows().iter().map(|row| row.name).collect();
         return Err(format!("no such row; there are: {}", names.join(", ")));
     }
     if !shell::is_root() {
-        for row in &chosen {
-            println!("left out: {}: network namespaces need root", row.name);
+        let (may, need_root): (Vec<Row>, Vec<Row>) =
+            chosen.into_iter().partition(|row| matches!(row.kind, Kind::Upgrade));
+        for row in need_root {
+            println!("left out: {}: only root can make network namespaces", row.name);
         }
-        return Ok(());
+        if may.is_empty() {
+            return Ok(());
+        }
+        chosen = may;
     }
     let program = match &options.nearflash {
         Some(path) => {
@@ -86,12 +112,15 @@ pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
     let machine = machine::describe();
     println!("{machine}\n");
     let key = secrets::packet_key()?;
-    let link = Link::veth_of_frames(options.mtu)?;
+    let link = match shell::is_root() {
+        true => Link::veth_of_frames(options.mtu)?,
+        false => Link::Loopback,
+    };
     let mut bed = Bed::new(program, link, key, options.rounds.max(1), options.seconds)?;
     let mut measured = Vec::new();
     for row in &chosen {
         println!("measuring {} …", row.name);
-        measured.push(measure(&mut bed, row)?);
+        measured.extend(measure(&mut bed, row));
     }
     let text = table::markdown(&measured);
     println!("\n{text}");
@@ -107,9 +136,13 @@ fn is_chosen(options: &PacketsOptions, name: &str) -> bool {
     options.only.is_empty() || options.only.iter().any(|word| name.contains(word.as_str()))
 }
 
-fn measure(bed: &mut Bed, row: &Row) -> Result<Measured, String> {
+fn measure(bed: &mut Bed, row: &Row) -> Vec<Measured> {
     match &row.kind {
-        Kind::Load(load) => Ok(load.measure(bed)),
+        Kind::Load(load) => vec![load.measure(bed)],
+        Kind::Beside => beside::measure(bed),
+        Kind::Idle => idle::measure(bed),
+        Kind::Forged => forged::measure(bed),
+        Kind::Upgrade => upgrade::measure(bed),
     }
 }
 

@@ -12,6 +12,10 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 /// ends.
 pub(crate) const STOP: &str = "NEARFLASH_BENCH_STOP";
 
+/// The environment variable that tells a client among how many associations it divides its
+/// connections (docs/adr/0051-shaped-lanes.md).
+pub(crate) const PACKET_LINK: &str = "NEARFLASH_PACKET_LINK";
+
 /// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,

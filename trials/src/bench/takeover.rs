@@ -16,7 +16,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::machine;
-use super::process::{self, STOP, Server};
+use super::process::{self, PACKET_LINK, STOP, Server};
 use xtask::shell;
 
 /// The targets: the most milliseconds of a whole take-over, and of the pause of 99 of 100
@@ -62,6 +62,9 @@ pub(crate) enum Crowd {
     Nvme { controllers: usize, queues: usize },
     /// Connections of one NBD client.
     Nbd { connections: usize },
+    /// Connections of one client of protocol `reflex` over packets, which share its associations.
+    /// They do not move: the client dials again.
+    Packets { connections: usize, associations: usize },
 }
 
 impl Crowd {
@@ -74,7 +77,9 @@ impl Crowd {
 
     fn connections(self) -> usize {
         match self {
-            Crowd::Reflex { connections } | Crowd::Nbd { connections } => connections,
+            Crowd::Reflex { connections }
+            | Crowd::Nbd { connections }
+            | Crowd::Packets { connections, .. } => connections,
             Crowd::Nvme { controllers, queues } => controllers * (1 + queues),
         }
     }
@@ -82,8 +87,8 @@ impl Crowd {
     /// Returns the number of connections that carry the load: an admin queue does not.
     fn carriers(self) -> usize {
         match self {
-            Crowd::Reflex { .. } | Crowd::Nbd { .. } => self.connections(),
             Crowd::Nvme { controllers, queues } => controllers * queues,
+            _ => self.connections(),
         }
     }
 
@@ -112,6 +117,7 @@ impl Crowd {
             Crowd::Reflex { .. } => "reflex://127.0.0.1:0",
             Crowd::Nvme { .. } => "nvme-tcp://127.0.0.1:0",
             Crowd::Nbd { .. } => "nbd://127.0.0.1:0",
+            Crowd::Packets { .. } => "reflex+udp://127.0.0.1:0",
         }
     }
 
@@ -119,12 +125,10 @@ impl Crowd {
     /// load's threads and connections.
     fn load(self, address: &str) -> [String; 5] {
         let (target, threads, connections) = match self {
-            Crowd::Reflex { connections } | Crowd::Nbd { connections } => {
-                (address.to_owned(), 1, connections)
-            }
             Crowd::Nvme { controllers, queues } => {
                 (format!("{address}/{NQN}"), controllers, controllers * queues)
             }
+            _ => (address.to_owned(), 1, self.connections()),
         };
         let (threads, connections) = (threads.to_string(), connections.to_string());
         [target, "--threads".to_owned(), threads, "--connections".to_owned(), connections]
@@ -136,6 +140,7 @@ impl fmt::Display for Crowd {
         match self {
             Crowd::Reflex { .. } => f.write_str("reflex"),
             Crowd::Nbd { .. } => f.write_str("NBD"),
+            Crowd::Packets { .. } => f.write_str("reflex+udp"),
             Crowd::Nvme { controllers, queues } => {
                 write!(f, "NVMe/TCP, {controllers} controllers of {queues} I/O queues")
             }
@@ -199,6 +204,29 @@ impl Round {
     }
 }
 
+/// The outcome of a take-over under a load over packets, whose client dials again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Redialled {
+    /// The longest latency that the client saw, in milliseconds: the longest pause.
+    pub(super) longest_ms: f64,
+    /// The number of requests, and of those that failed or returned wrong data.
+    pub(super) requests: u64,
+    pub(super) wrong: u64,
+}
+
+/// Runs one take-over under a load over packets, which is measured for `seconds`.
+pub(super) fn over_packets(
+    program: &Path,
+    (connections, associations): (usize, usize),
+    seconds: u64,
+) -> Result<Redialled, String> {
+    let crowd = Crowd::Packets { connections, associations };
+    let pace = Pace { warmup: 1, seconds, upgrade: Some(1 + seconds / 2) };
+    let round = measure(1, pace, crowd, program, None)?;
+    let Round { client_max_ms: longest_ms, requests, wrong, .. } = round;
+    Ok(Redialled { longest_ms, requests, wrong })
+}
+
 /// Runs one take-over under a load that verifies, and fails unless all connections moved unseen.
 /// The duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
@@ -233,7 +261,7 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
         for n in 0..options.rounds.max(1) {
             println!("{crowd}: round {} …", n + 1);
             let shown = (n == 0).then_some(&mut commands);
-            rounds.push(measure(options, crowd, &program, shown)?);
+            rounds.push(measure(options.queue_depth, STEADY, crowd, &program, shown)?);
         }
     }
     let text = table(&rounds);
@@ -248,8 +276,10 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
     }
 }
 
+/// Measures one round in a folder in memory, which is removed afterwards.
 fn measure(
-    options: &TakeoverOptions,
+    queue_depth: usize,
+    pace: Pace,
     crowd: Crowd,
     program: &Path,
     commands: Option<&mut Vec<String>>,
@@ -257,7 +287,7 @@ fn measure(
     let folder = PathBuf::from(format!("/dev/shm/nearflash-takeover-{}", std::process::id()));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let measured = measure_in(&folder, options.queue_depth, STEADY, crowd, program, commands);
+    let measured = measure_in(&folder, queue_depth, pace, crowd, program, commands);
     std::fs::remove_dir_all(&folder).map_err(failed)?;
     measured
 }
@@ -291,6 +321,9 @@ fn measure_in(
     load.args(["--queue-depth", &queue_depth.to_string()]);
     if pace.upgrade.is_none() {
         load.env(STOP, "");
+    }
+    if let Crowd::Packets { associations, .. } = crowd {
+        load.env(PACKET_LINK, format!("associations={associations}"));
     }
     load.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(create(&notes)?);
     let spawned = load.spawn();

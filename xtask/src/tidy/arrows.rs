@@ -133,7 +133,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-server",
         ],
     ),
-    ("trials", &["nearflash-wire", "xtask"]),
+    ("trials", &["nearflash-crc", "nearflash-wire", "xtask"]),
     ("xtask", &[]),
 ];
 

@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::watch::{Reading, Spent, spent};
 use super::way::{Places, Way};
 use crate::bench::link::Link;
-use crate::bench::process::{Server, show};
+use crate::bench::process::{PACKET_LINK, Server, show};
 
 /// The cores of the server and of the client, as `--cpus` and `taskset` take them.
-const SERVER_CPU: &str = "0";
-const CLIENT_CPU: &str = "1";
+pub(super) const SERVER_CPU: &str = "0";
+pub(super) const CLIENT_CPU: &str = "1";
 
 /// The seconds of load before it is measured.
 const WARMUP: &str = "0.5";
@@ -46,11 +46,13 @@ pub(super) struct Figure {
     pub(super) server_nanos: f64,
     /// The share of the time that other work took from the server or the client.
     pub(super) taken: f64,
+    /// The number of connections that the client lost and dialled again.
+    pub(super) lost: u64,
 }
 
 /// The cable, the program and the settings of all measurements.
 pub(super) struct Bed {
-    program: PathBuf,
+    pub(super) program: PathBuf,
     pub(super) link: Link,
     pub(super) places: Places,
     pub(super) rounds: usize,
@@ -95,23 +97,39 @@ impl Bed {
         Server::start(&mut command)
     }
 
-    /// Returns the command of a load on the server at `url`, without its pace.
+    /// Returns the command of a load on the server at `url` that spins, as fast as possible.
     pub(super) fn load(&self, url: &str, shape: Shape) -> Command {
+        let mut command = self.calm_load(url, shape);
+        command.args(["--spin", "--seconds", &self.seconds.to_string()]);
+        command
+    }
+
+    /// Returns the command of a load on the server at `url` that sleeps while it waits. The caller
+    /// adds its seconds.
+    pub(super) fn calm_load(&self, url: &str, shape: Shape) -> Command {
         let mut command = self.link.client_side("taskset");
         command.args(["-c", CLIENT_CPU]).arg(&self.program).args(["bench", url, "--json"]);
-        command.args(["--spin", "--read-percent", "100", "--span", "64MiB", "--warmup", WARMUP]);
-        command.args(["--seconds", &self.seconds.to_string()]);
+        command.args(["--read-percent", "100", "--span", "64MiB", "--warmup", WARMUP]);
         command.args(["--block-size", &shape.block_size.to_string()]);
         command.args(["--connections", &shape.connections.to_string()]);
         command.args(["--queue-depth", &shape.queue_depth.to_string()]);
         command
     }
 
-    /// Runs a load of this shape over a way, on a server of its own, as fast as possible.
-    pub(super) fn once(&mut self, way: Way, shape: Shape) -> Result<Figure, String> {
+    /// Runs a load of this shape over a way, on a server of its own, as fast as possible. Over
+    /// packets, the client divides its connections among so many associations.
+    pub(super) fn once(
+        &mut self,
+        way: Way,
+        shape: Shape,
+        associations: usize,
+    ) -> Result<Figure, String> {
         let port = self.port();
         let server = self.serve(&[way.server_url(&self.places, port)])?;
-        let command = self.load(&way.client_url(&self.places, port), shape);
+        let mut command = self.load(&way.client_url(&self.places, port), shape);
+        if associations > 1 {
+            command.env(PACKET_LINK, format!("associations={associations}"));
+        }
         self.measure(&server, command)
     }
 
@@ -131,14 +149,20 @@ impl Bed {
             let words: Vec<&str> = words.split_whitespace().collect();
             format!("{}: {}", output.status, words.join(" "))
         })?;
+        let notes = String::from_utf8_lossy(&output.stderr);
+        figure.lost = notes.matches("dialling again").count() as u64;
         figure.account(spent(&readings, Duration::from_secs_f64(COUNTED * self.seconds)));
         Ok(figure)
     }
 
     /// Remembers a command line, with the same port for all.
-    fn remember(&mut self, command: &Command) {
+    pub(super) fn remember(&mut self, command: &Command) {
         let program = self.program.display().to_string();
-        let shown = show(command).replace(&show_path(&program), "nearflash");
+        let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let variables: String = variables
+            .map(|(name, value)| format!("{}={} ", name.display(), value.display()))
+            .collect();
+        let shown = variables + &show(command).replace(&show_path(&program), "nearflash");
         self.commands.insert(shown.replace(&self.last_port.to_string(), "7420"));
     }
 }
@@ -217,9 +241,8 @@ mod tests {
         let text = r#"{"iops": 4e6, "errors": 0, "read": {"latency_us": {"p50": 1.5, "p95": 3}}}"#;
         let mut figure = parse(&format!("words\n{text}\n")).unwrap();
         figure.account(Spent { server: 0.8, taken: 0.1 });
-        let expected =
-            Figure { rate: 4e6, p50_us: 1.5, p95_us: 3.0, server_nanos: 200.0, taken: 0.1 };
-        assert_eq!(figure, expected);
+        assert_eq!((figure.rate, figure.p50_us, figure.p95_us), (4e6, 1.5, 3.0));
+        assert_eq!((figure.server_nanos, figure.taken), (200.0, 0.1));
         assert_eq!(parse(&text.replace("\"errors\": 0", "\"errors\": 1")), None);
         assert_eq!(parse("panicked"), None);
     }

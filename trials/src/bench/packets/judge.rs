@@ -130,6 +130,39 @@ pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
     verdict(what, bound, ratio, result, &[ours, theirs])
 }
 
+/// Judges the median of the ratios of two sides in each round. Nothing is decided where the ratios of
+/// the rounds vary so much that the median may as well be beyond the bound.
+pub(super) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+    let is_whole = ours.values.len() == theirs.values.len();
+    let pairs = ours.values.iter().zip(&theirs.values).filter(|_| is_whole);
+    let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs).collect();
+    let middle = median(&ratios);
+    let error = middle.map_or(0.0, |middle| error_of_median(&ratios, middle));
+    let result = middle.map_or(String::new(), |middle| format!("{middle:.4} ± {error:.4}"));
+    let mut judged = verdict(what, bound, middle, result, &[ours, theirs]);
+    let (Bound::AtLeast(limit) | Bound::AtMost(limit)) = bound;
+    let is_near = middle.is_some_and(|middle| (middle - limit).abs() <= error);
+    if is_near && !matches!(judged.verdict, Verdict::NotDecided(_)) {
+        let rounds = ratios.len();
+        let why = format!("{rounds} pairs know the ratio to ± {error:.4}");
+        judged.verdict = Verdict::NotDecided(why);
+    }
+    judged
+}
+
+/// Returns the standard error of a median, from the median of the distances to it. With one value
+/// there is none to tell, so everything is possible.
+fn error_of_median(values: &[f64], middle: f64) -> f64 {
+    // For a normal distribution, the standard deviation is 1.4826 times the median distance, and the
+    // standard error of a median 1.2533 times that of a mean.
+    const FACTOR: f64 = 1.4826 * 1.2533;
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    match median(&distances) {
+        Some(distance) if values.len() > 1 => FACTOR * distance / (values.len() as f64).sqrt(),
+        _ => f64::INFINITY,
+    }
+}
+
 /// Judges a figure that was made of `sides`, and is shown as `result`.
 pub(super) fn verdict(
     what: String,
@@ -177,6 +210,25 @@ mod tests {
         assert_eq!(judged(&ours, &theirs, Bound::AtLeast(0.51)), met(Verdict::Missed));
         assert_eq!(judged(&ours, &theirs, Bound::AtMost(0.5)), met(Verdict::Met));
         assert_eq!(judged(&ours, &theirs, Bound::AtMost(0.49)), met(Verdict::Missed));
+    }
+
+    #[test]
+    fn pairs_decide_nothing_within_their_error() {
+        let theirs = side(&[100.0; 4], 0.0);
+        let judged = |values: &[f64], bound| {
+            let judged = pairs(String::new(), &side(values, 0.0), &theirs, bound);
+            (judged.result, judged.verdict)
+        };
+        let (result, verdict) = judged(&[99.9, 100.1, 99.9, 100.1], Bound::AtLeast(0.995));
+        assert_eq!((result.as_str(), verdict), ("1.0000 ± 0.0009", Verdict::Met));
+        let (_, verdict) = judged(&[99.0, 99.1, 99.2, 99.1], Bound::AtLeast(0.995));
+        assert_eq!(verdict, Verdict::Missed);
+        let why = Verdict::NotDecided("4 pairs know the ratio to ± 0.0186".to_owned());
+        let (_, verdict) = judged(&[98.0, 102.0, 98.0, 102.0], Bound::AtMost(1.005));
+        assert_eq!(verdict, why);
+        let (theirs, ours) = (side(&[100.0], 0.0), side(&[100.0], 0.0));
+        let one = pairs(String::new(), &ours, &theirs, Bound::AtMost(1.005));
+        assert!(matches!(one.verdict, Verdict::NotDecided(_)), "one pair proves nothing");
     }
 
     #[test]

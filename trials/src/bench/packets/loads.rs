@@ -18,6 +18,8 @@ pub(super) struct Load {
     pub(super) name: &'static str,
     about: &'static str,
     shape: Shape,
+    /// The number of associations of the client, over packets.
+    associations: usize,
     of: Quantity,
     /// The ways. Ratios are to the first one.
     ways: &'static [Way],
@@ -40,6 +42,7 @@ pub(super) fn all() -> Vec<Load> {
             name: "qd1",
             about: "1 connection, 4 KiB, 1 request",
             shape: shape(4096, 1, 1),
+            associations: 1,
             of: Quantity::Median,
             ways: ALL,
             targets: &[
@@ -51,6 +54,7 @@ pub(super) fn all() -> Vec<Load> {
             name: "shallow",
             about: "5 000 connections of one client, 1 KiB, 1 request each",
             shape: shape(1024, 5000, 1),
+            associations: 1,
             of: Quantity::Rate,
             ways: ALL,
             targets: &[
@@ -63,14 +67,29 @@ pub(super) fn all() -> Vec<Load> {
             name: "connections",
             about: "256 connections of one client, 4 KiB, 1 request each",
             shape: shape(4096, 256, 1),
+            associations: 1,
             of: Quantity::Rate,
             ways: ALL,
             targets: &[],
         },
         Load {
+            name: "associations",
+            about: "256 connections, 4 KiB, 1 request each; packets with 256 associations",
+            shape: shape(4096, 256, 1),
+            associations: 256,
+            of: Quantity::Rate,
+            ways: ALL,
+            targets: &[
+                Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(1.8)),
+                Target(Way::Udp, Way::Tcp, Bound::AtLeast(1.3)),
+                Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(1.3)),
+            ],
+        },
+        Load {
             name: "deep",
             about: "8 connections, 4 KiB, 32 requests each",
             shape: shape(4096, 8, 32),
+            associations: 1,
             of: Quantity::Rate,
             ways: &[Way::Tcp, Way::Udp, Way::UdpFixed, Way::XdpFixed],
             targets: &[
@@ -83,6 +102,7 @@ pub(super) fn all() -> Vec<Load> {
             name: "sealed",
             about: "8 connections, 4 KiB, 32 requests each",
             shape: shape(4096, 8, 32),
+            associations: 1,
             of: Quantity::Rate,
             ways: &[Way::UdpFixed, Way::SealedFixed],
             targets: &[Target(Way::SealedFixed, Way::UdpFixed, Bound::AtLeast(0.42))],
@@ -113,7 +133,8 @@ impl Load {
         let mut sides: Vec<Side> = self.ways.iter().map(|way| Side::new(way.to_string())).collect();
         for _ in 0..bed.rounds {
             for (way, side) in self.ways.iter().zip(&mut sides) {
-                let figure = bed.once(*way, self.shape);
+                let associations = if *way == Way::Tcp { 1 } else { self.associations };
+                let figure = bed.once(*way, self.shape, associations);
                 side.add(figure.map(|figure| (self.of.of(&figure), figure.taken)));
             }
         }

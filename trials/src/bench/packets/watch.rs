@@ -7,13 +7,14 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use crate::bench::process::machine_cpu_nanos;
 use crate::siege::account::{Waits, named};
 
 /// The names with which threads of a server and of a client begin.
 const WORKER: &str = "worker-";
 const LOAD: &str = "load";
 
-/// Nanoseconds of a tick, the unit of `/proc/stat`.
+/// The length of a tick, the unit of `/proc/stat`.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The accounts of both cores at one moment.
@@ -70,6 +71,47 @@ pub(super) fn spent(readings: &[Reading], length: Duration) -> Spent {
     let is_whole = |reading: &&Reading| last.at.duration_since(reading.at) <= length;
     let first = readings.iter().find(is_whole).unwrap_or(last);
     last.since(first)
+}
+
+/// A span of time in which the processors do what this process's children ask for, and other work.
+pub(super) struct Others {
+    began: Instant,
+    machine: Duration,
+    ours: Duration,
+}
+
+impl Others {
+    pub(super) fn begin() -> Others {
+        Others { began: Instant::now(), machine: machine(), ours: ours() }
+    }
+
+    /// Returns the share of all processors' time that other work has taken. Children count once
+    /// they have ended.
+    pub(super) fn share(&self) -> f64 {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let time = self.began.elapsed().as_secs_f64().max(1e-9) * cores as f64;
+        let ours = ours().saturating_sub(self.ours);
+        machine().saturating_sub(self.machine).saturating_sub(ours).as_secs_f64() / time
+    }
+}
+
+fn machine() -> Duration {
+    Duration::from_nanos(machine_cpu_nanos().unwrap_or(0))
+}
+
+/// Returns the processor time of this process and of its ended children.
+fn ours() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is the program's name in brackets, which may contain any character.
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks = rest.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u32>().ok());
+    TICK * ticks.sum::<u32>()
+}
+
+/// Returns the processor time of all threads of a process so far.
+pub(super) fn ran(id: u32) -> Duration {
+    let threads = named(&format!("/proc/{id}/task"), "").unwrap_or_default();
+    threads.iter().map(|thread| Waits::read(thread).ran).sum()
 }
 
 /// Reads the account of the first thread or process in a folder of `/proc` whose name begins so.

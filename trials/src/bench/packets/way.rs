@@ -1,6 +1,7 @@
 //! The transports that a load goes over: the URLs of their servers and clients.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::bench::link::Link;
@@ -32,6 +33,11 @@ impl Places {
     pub(super) fn new(link: &Link, key: PathBuf) -> Result<Places, String> {
         let (address, interfaces) = (link.server_address(), link.interfaces());
         Ok(Places { address, interfaces, mac: link.server_mac()?, key })
+    }
+
+    /// Returns the server's internet address.
+    pub(super) fn internet(&self) -> IpAddr {
+        self.address.parse().expect("links have internet addresses")
     }
 }
 

@@ -1,0 +1,254 @@
+//! `trials forge`: sends forged packets to a server as fast as it can, as somebody would who sees
+//! the packets of a client; and `trials sink`, which receives packets and throws them away.
+//!
+//! A quarter of the packets each is random bytes, replays, packets with a wrong cookie, association
+//! or number, and packets that were cut. An unsealed packet with everything right is not made: no
+//! endpoint could tell it from the client's (docs/explanation/packets.md).
+
+use std::io::IoSlice;
+use std::net::{SocketAddr, UdpSocket};
+use std::num::Wrapping;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use crc::Crc32c;
+use rustix::net::{self, AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketType};
+use rustix::net::{RecvFlags, SocketAddrAny, SocketFlags, sockopt};
+use wire::packets::{FLAG_SEALED, PacketHead};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// The number of packets that are captured, and the time limit for the first of them.
+const CAPTURED: usize = 64;
+const CAPTURE_MAX: Duration = Duration::from_secs(20);
+
+/// The number of different forged packets, and of packets in one system call.
+const FORGED: usize = 1024;
+const AT_ONCE: usize = 32;
+
+/// The lengths of random packets.
+const RANDOM_MAX: u64 = 1400;
+
+/// The interval at which the number of sent packets is printed.
+const PRINT_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes of the head of UDP, and of the packets' own.
+const UDP_BYTES: usize = 8;
+const HEAD_BYTES: usize = size_of::<PacketHead>();
+
+/// Options of `trials forge`.
+#[derive(Args)]
+pub(crate) struct ForgeOptions {
+    /// Send the packets to this address
+    #[arg(long)]
+    to: SocketAddr,
+    /// Forge the packets that go to this UDP port
+    #[arg(long)]
+    seen: u16,
+    /// Send at most this many packets a second
+    #[arg(long, default_value_t = 1_000_000)]
+    rate: u32,
+    /// Seed the random numbers
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Options of `trials sink`.
+#[derive(Args)]
+pub(crate) struct SinkOptions {
+    /// Receive packets at this address
+    #[arg(long)]
+    at: SocketAddr,
+}
+
+/// Captures packets, and sends forged ones until it is killed. Prints how many it has sent so far.
+pub(crate) fn run(options: &ForgeOptions) -> Result<(), String> {
+    println!("ready {}", options.to);
+    let mut chance = Chance(Wrapping(options.seed));
+    let captured = capture(options.seen)?;
+    let forged: Vec<Vec<u8>> = (0..FORGED).map(|nth| forge(nth, &captured, &mut chance)).collect();
+    let socket = UdpSocket::bind(("0.0.0.0", 0)).map_err(|error| error.to_string())?;
+    let to = SocketAddrAny::from(options.to);
+    let slices: Vec<[IoSlice<'_>; 1]> = forged.iter().map(|one| [IoSlice::new(one)]).collect();
+    let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+        slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
+    let parts = slices.iter().zip(&mut controls);
+    let mut messages: Vec<MMsgHdr<'_>> =
+        parts.map(|(slice, control)| MMsgHdr::new_with_addr(&to, slice, control)).collect();
+    let (began, mut sent, mut printed) = (Instant::now(), 0, Instant::now());
+    for batch in (0..FORGED / AT_ONCE).cycle() {
+        let messages = &mut messages[batch * AT_ONCE..][..AT_ONCE];
+        match net::sendmmsg(&socket, messages, SendFlags::empty()) {
+            Ok(count) => sent += count as u64,
+            // The answers to earlier packets, and full queues, are no reason to stop.
+            Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOBUFS) => {}
+            Err(error) => return Err(format!("sending to {}: {error}", options.to)),
+        }
+        if printed.elapsed() >= PRINT_EVERY {
+            printed = Instant::now();
+            println!("sent {sent} seconds {:.3}", began.elapsed().as_secs_f64());
+        }
+        while sent as f64 > began.elapsed().as_secs_f64() * f64::from(options.rate) {
+            std::hint::spin_loop();
+        }
+    }
+    Ok(())
+}
+
+/// Receives packets and throws them away, until it is killed.
+pub(crate) fn sink(options: &SinkOptions) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", options.at);
+    let socket = UdpSocket::bind(options.at).map_err(failed)?;
+    println!("ready {}", options.at);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        socket.recv(&mut buffer).map_err(failed)?;
+    }
+}
+
+/// Captures packets that go to a UDP port from here. Needs root.
+fn capture(port: u16) -> Result<Vec<Vec<u8>>, String> {
+    let failed = |error: rustix::io::Errno| format!("capturing packets: {error}");
+    let all = Some(net::eth::ALL);
+    let kind = SocketType::DGRAM;
+    let socket = net::socket_with(AddressFamily::PACKET, kind, SocketFlags::CLOEXEC, all);
+    let socket = socket.map_err(failed)?;
+    let limit = Some(Duration::from_millis(100));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, limit).map_err(failed)?;
+    let (mut captured, mut buffer, began) = (Vec::new(), vec![0; 1 << 16], Instant::now());
+    while captured.len() < CAPTURED {
+        match net::recv(&socket, &mut buffer[..], RecvFlags::empty()) {
+            Ok((length, _)) => captured.extend(packet(&buffer[..length], port)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if !captured.is_empty() => {
+                break;
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if captured.is_empty() && began.elapsed() > CAPTURE_MAX {
+            return Err(format!("nobody sends packets to port {port}"));
+        }
+    }
+    Ok(captured)
+}
+
+/// Returns the first packet in the IPv4 datagram, if that goes to the UDP port.
+fn packet(datagram: &[u8], port: u16) -> Option<Vec<u8>> {
+    let head = usize::from(datagram.first().filter(|first| **first >> 4 == 4)? & 15) * 4;
+    let is_udp = datagram.get(9) == Some(&17);
+    let udp = datagram.get(head..).filter(|udp| is_udp && udp.len() >= UDP_BYTES)?;
+    let payload = (udp[2..4] == port.to_be_bytes()).then_some(&udp[UDP_BYTES..])?;
+    // A large datagram is cut into packets further down.
+    let (head, _) = PacketHead::read_from_prefix(payload).ok()?;
+    let length = usize::from(head.bytes.get());
+    payload.get(..length).filter(|packet| packet.len() >= HEAD_BYTES).map(<[u8]>::to_vec)
+}
+
+/// Makes a forged packet of the kind of number `nth`.
+fn forge(nth: usize, captured: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
+    let mut packet = captured[chance.below(captured.len() as u64) as usize].clone();
+    match nth % 4 {
+        0 => {
+            packet.resize(1 + chance.below(RANDOM_MAX) as usize, 0);
+            packet.fill_with(|| chance.below(256) as u8);
+        }
+        1 => {}
+        2 => mislead(&mut packet, chance),
+        _ => packet.truncate(1 + chance.below(packet.len() as u64 - 1) as usize),
+    }
+    packet
+}
+
+/// Gives a packet a wrong cookie, association or, if it is sealed, number. The checksum of one that
+/// is not sealed is right.
+fn mislead(packet: &mut [u8], chance: &mut Chance) {
+    let (mut head, _) = PacketHead::read_from_prefix(packet).expect("captured packets have heads");
+    let is_sealed = head.flags & FLAG_SEALED != 0;
+    match chance.below(if is_sealed { 3 } else { 2 }) {
+        0 => head.cookie.set(head.cookie.get() ^ (1 + chance.below(u64::MAX))),
+        1 => head.association.set(head.association.get() ^ (1 + chance.below(4095) as u32)),
+        _ => head.number.set(head.number.get().wrapping_add(1 + chance.below(1 << 20) as u32)),
+    }
+    if !is_sealed {
+        head.crc32c = 0.into();
+    }
+    packet[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+    if !is_sealed {
+        head.crc32c = Crc32c::of(packet).into();
+        packet[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+    }
+}
+
+/// A generator of random numbers with a seed (SplitMix64).
+struct Chance(Wrapping<u64>);
+
+impl Chance {
+    /// Returns a number below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 += 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0;
+        z = (z ^ (z >> 30)) * Wrapping(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)) * Wrapping(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).0 % end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a packet as a client sends it, with or without a seal.
+    fn whole(flags: u8) -> Vec<u8> {
+        let mut packet = vec![7; 100];
+        let (mut head, _) = PacketHead::read_from_prefix(&packet[..]).unwrap();
+        (head.version_kind, head.flags) = (16, flags);
+        (head.bytes, head.crc32c) = (100.into(), 0.into());
+        packet[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+        head.crc32c = Crc32c::of(&packet).into();
+        packet[..HEAD_BYTES].copy_from_slice(head.as_bytes());
+        packet
+    }
+
+    fn head(packet: &[u8]) -> PacketHead {
+        PacketHead::read_from_prefix(packet).unwrap().0
+    }
+
+    #[test]
+    fn no_forged_packet_has_everything_right() {
+        let mut chance = Chance(Wrapping(1));
+        let captured = [whole(0)];
+        for nth in 0..400 {
+            let packet = forge(nth, &captured, &mut chance);
+            match nth % 4 {
+                1 => assert_eq!(packet, captured[0], "a replay"),
+                2 => {
+                    let (ours, theirs) = (head(&packet), head(&captured[0]));
+                    assert_eq!(ours.number, theirs.number);
+                    assert!(ours.cookie != theirs.cookie || ours.association != theirs.association);
+                    let mut zeroed = packet.clone();
+                    zeroed[HEAD_BYTES - 4..HEAD_BYTES].fill(0);
+                    assert_eq!(Crc32c::of(&zeroed), ours.crc32c.get(), "the server looks further");
+                }
+                _ => assert_ne!(packet, captured[0]),
+            }
+        }
+        let mut sealed = whole(FLAG_SEALED);
+        mislead(&mut sealed, &mut chance);
+        assert_eq!(head(&sealed).crc32c, head(&whole(FLAG_SEALED)).crc32c, "a path and a phase");
+    }
+
+    #[test]
+    fn the_first_packet_of_a_datagram_to_the_port_is_captured() {
+        let packet_bytes = whole(0);
+        let mut datagram = vec![0; 28];
+        (datagram[0], datagram[9]) = (0x45, 17);
+        datagram[22..24].copy_from_slice(&7420_u16.to_be_bytes());
+        datagram.extend_from_slice(&packet_bytes);
+        datagram.extend_from_slice(&packet_bytes);
+        assert_eq!(packet(&datagram, 7420), Some(packet_bytes));
+        assert_eq!(packet(&datagram, 7421), None);
+        assert_eq!(packet(&datagram[..60], 7420), None);
+        datagram[9] = 6;
+        assert_eq!(packet(&datagram, 7420), None);
+        assert_eq!(packet(&[], 7420), None);
+    }
+}
