@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::watch::{Reading, Spent, spent};
+use super::watch::{Reading, Spent, Watch, spent};
 use super::way::{Places, Way};
 use crate::bench::link::Link;
 use crate::bench::process::{PACKET_LINK, Server, show};
@@ -189,8 +189,10 @@ fn observe(
 ) -> Result<(Output, Vec<Reading>), String> {
     let shown = show(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut watch = Watch::new(server);
     let child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
     let id = child.id();
+    watch.client(id);
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     let (began, mut readings) = (Instant::now(), Vec::new());
@@ -202,7 +204,7 @@ fn observe(
                 return Ok((output.map_err(|error| format!("{shown}: {error}"))?, readings));
             }
             Err(RecvTimeoutError::Timeout) if began.elapsed() < limit => {
-                readings.push(Reading::take(server, id));
+                readings.push(watch.read());
             }
             Err(_) => {
                 kill(id);

@@ -39,17 +39,42 @@ pub(super) struct Spent {
     pub(super) taken: f64,
 }
 
-impl Reading {
-    /// Reads the accounts of a server's worker and of a client, by their process ids.
-    pub(super) fn take(server: u32, client: u32) -> Reading {
-        let thread = |id: u32, name| first(&format!("/proc/{id}/task"), name);
+/// The open accounts of a server and its client.
+pub(super) struct Watch {
+    client: u32,
+    sides: [Option<File>; 2],
+    kernel: [Option<File>; 2],
+}
+
+impl Watch {
+    /// Opens the accounts of a server's worker and of the kernel's threads.
+    pub(super) fn new(server: u32) -> Watch {
         let kernel = [0, 1].map(|core| first("/proc", &format!("ksoftirqd/{core}\n")));
-        let sides = [thread(server, WORKER), thread(client, LOAD)];
-        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let stolen = [0, 1].map(|core| stolen(&stat, core));
-        Reading { at: Instant::now(), sides, kernel, stolen }
+        Watch { client: 0, sides: [first(&threads(server), WORKER), None], kernel }
     }
 
+    /// Watches the client with this process id, too, whose threads may not have started yet.
+    pub(super) fn client(&mut self, id: u32) {
+        self.client = id;
+    }
+
+    /// Reads all accounts. One that cannot be read has zeroes.
+    pub(super) fn read(&mut self) -> Reading {
+        if self.sides[1].is_none() {
+            self.sides[1] = first(&threads(self.client), LOAD);
+        }
+        let read = |file: &Option<File>| file.as_ref().map(Waits::read).unwrap_or_default();
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        Reading {
+            at: Instant::now(),
+            sides: self.sides.each_ref().map(read),
+            kernel: self.kernel.each_ref().map(read),
+            stolen: [0, 1].map(|core| stolen(&stat, core)),
+        }
+    }
+}
+
+impl Reading {
     /// Returns what happened since an earlier reading.
     fn since(&self, earlier: &Reading) -> Spent {
         let time = (self.at - earlier.at).as_secs_f64().max(1e-9);
@@ -110,14 +135,18 @@ fn ours() -> Duration {
 
 /// Returns the processor time of all threads of a process so far.
 pub(super) fn ran(id: u32) -> Duration {
-    let threads = named(&format!("/proc/{id}/task"), "").unwrap_or_default();
-    threads.iter().map(|thread| Waits::read(thread).ran).sum()
+    let all = named(&threads(id), "").unwrap_or_default();
+    all.iter().map(|thread| Waits::read(thread).ran).sum()
 }
 
-/// Reads the account of the first thread or process in a folder of `/proc` whose name begins so.
-fn first(folder: &str, beginning: &str) -> Waits {
-    let files: Vec<File> = named(folder, beginning).unwrap_or_default();
-    files.first().map(Waits::read).unwrap_or_default()
+/// Opens the account of the first thread or process in a folder of `/proc` whose name begins so.
+fn first(folder: &str, beginning: &str) -> Option<File> {
+    named(folder, beginning).ok()?.into_iter().next()
+}
+
+/// Returns the folder of a process's threads.
+fn threads(id: u32) -> String {
+    format!("/proc/{id}/task")
 }
 
 /// Returns the time that the host took from a core since boot.
