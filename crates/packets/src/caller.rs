@@ -52,9 +52,14 @@ impl Caller {
         self.others.iter().any(Option::is_some)
     }
 
-    /// Lets the next dial go to the next association.
-    pub(crate) fn turn(&mut self) {
-        let Some(next) = self.others.pop_front() else { return };
+    /// Chooses the association of the next dial: if there are not as many as there may be, a new one,
+    /// which takes the place of one that has ended. Otherwise the next in turn.
+    pub(crate) fn choose(&mut self) {
+        if self.association.is_none() {
+            return;
+        }
+        let free = self.others.iter().position(Option::is_none).unwrap_or(0);
+        let Some(next) = self.others.remove(free) else { return };
         let is_up = self.is_up;
         self.others.push_back(self.association.map(|id| Other { id, is_up, is_over: false }));
         self.refusal = None;

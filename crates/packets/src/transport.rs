@@ -270,6 +270,7 @@ impl<L: Lane> Packets<L> {
         }
         while let Some(&place) = self.caller.waiting.front() {
             let Some(&server) = self.caller.servers.get(self.caller.nth) else { return };
+            self.caller.choose();
             if self.caller.association.is_none() {
                 if !self.caller.has_others() {
                     self.lanes.all()[0].renew(server);
@@ -283,7 +284,6 @@ impl<L: Lane> Packets<L> {
             self.caller.waiting.pop_front();
             self.conns.tie(place, channel);
             self.conns.at(place).state = State::Dialling;
-            self.caller.turn();
         }
     }
 

@@ -476,6 +476,26 @@ fn divided_dials_go_to_associations_in_turn() {
     assert_eq!(ends.each_ref().map(|end| end.reading().associations), [3; 2]);
 }
 
+#[test]
+fn a_divided_dial_takes_the_place_of_an_association_that_ended() {
+    let (air, mut ends, now) = calm_ends();
+    ends[1].divide(4);
+    let conns = [(); 4].map(|()| ends[1].dial(now));
+    turns(&air, &mut ends, 40);
+    for conn in [conns[2], conns[0], conns[3], conns[1]] {
+        ends[1].close(conn);
+        turns(&air, &mut ends, 40);
+        // An association without connections ends.
+        let later = air.borrow().now + Duration::from_secs(6);
+        air.borrow_mut().now = later;
+        turns(&air, &mut ends, 40);
+        assert_eq!(ends[1].reading().associations, 3);
+        ends[1].dial(later);
+        let (_, opened) = turns(&air, &mut ends, 40);
+        assert_eq!((opened.len(), ends[1].reading().associations), (1, 4), "{opened:?}");
+    }
+}
+
 fn closed(events: &[NetEvent]) -> Vec<ConnId> {
     let closed = |event: &NetEvent| match event {
         NetEvent::Closed { conn, .. } => Some(*conn),
