@@ -1,12 +1,13 @@
 //! `trials forge`: sends forged packets to a server as fast as it can, as somebody would who sees
 //! the packets of a client; and `trials sink`, which receives packets and throws them away.
 //!
-//! A quarter of the packets each is random bytes, replays, packets with a wrong cookie, association
+//! The packets come from the address and port of the client, by a raw socket, so that the server looks
+//! into them. A quarter of the packets each is random bytes, replays, packets with a wrong cookie, association
 //! or number, and packets that were cut. An unsealed packet with everything right is not made: no
 //! endpoint could tell it from the client's (docs/explanation/packets.md).
 
 use std::io::IoSlice;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::num::Wrapping;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use rustix::net::{RecvFlags, SocketAddrAny, SocketFlags, sockopt};
 use wire::packets::{FLAG_SEALED, PacketHead};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The number of packets that are captured, and the time limit for the first of them.
+/// The number of packets that are captured, and the time limit for it.
 const CAPTURED: usize = 64;
 const CAPTURE_MAX: Duration = Duration::from_secs(20);
 
@@ -65,9 +66,17 @@ pub(crate) fn run(options: &ForgeOptions) -> Result<(), String> {
     println!("ready {}", options.to);
     let mut chance = Chance(Wrapping(options.seed));
     let captured = capture(options.seen)?;
-    let forged: Vec<Vec<u8>> = (0..FORGED).map(|nth| forge(nth, &captured, &mut chance)).collect();
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).map_err(|error| error.to_string())?;
-    let to = SocketAddrAny::from(options.to);
+    let SocketAddr::V4(to) = options.to else { return Err("expected an IPv4 address".to_owned()) };
+    let forged: Vec<Vec<u8>> = (0..FORGED)
+        .map(|nth| {
+            let seen = &captured[chance.below(captured.len() as u64) as usize];
+            datagram(seen.from, to, &forge(nth, &seen.packet, &mut chance))
+        })
+        .collect();
+    let raw = Some(net::ipproto::RAW);
+    let socket = net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, raw);
+    let socket = socket.map_err(|error| format!("a raw socket: {error}"))?;
+    let to = SocketAddrAny::from(to);
     let slices: Vec<[IoSlice<'_>; 1]> = forged.iter().map(|one| [IoSlice::new(one)]).collect();
     let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> =
         slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
@@ -105,8 +114,15 @@ pub(crate) fn sink(options: &SinkOptions) -> Result<(), String> {
     }
 }
 
+/// A packet of a client, and the UDP port that it came from.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    from: u16,
+    packet: Vec<u8>,
+}
+
 /// Captures packets that go to a UDP port from here. Needs root.
-fn capture(port: u16) -> Result<Vec<Vec<u8>>, String> {
+fn capture(port: u16) -> Result<Vec<Seen>, String> {
     let failed = |error: rustix::io::Errno| format!("capturing packets: {error}");
     let all = Some(net::eth::ALL);
     let kind = SocketType::DGRAM;
@@ -117,22 +133,19 @@ fn capture(port: u16) -> Result<Vec<Vec<u8>>, String> {
     let (mut captured, mut buffer, began) = (Vec::new(), vec![0; 1 << 16], Instant::now());
     while captured.len() < CAPTURED {
         match net::recv(&socket, &mut buffer[..], RecvFlags::empty()) {
-            Ok((length, _)) => captured.extend(packet(&buffer[..length], port)),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) if !captured.is_empty() => {
-                break;
-            }
+            Ok((length, _)) => captured.extend(seen(&buffer[..length], port)),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
         }
-        if captured.is_empty() && began.elapsed() > CAPTURE_MAX {
-            return Err(format!("nobody sends packets to port {port}"));
+        if began.elapsed() > CAPTURE_MAX {
+            return Err(format!("few packets go to port {port}: {}", captured.len()));
         }
     }
     Ok(captured)
 }
 
 /// Returns the first packet in the IPv4 datagram, if that goes to the UDP port.
-fn packet(datagram: &[u8], port: u16) -> Option<Vec<u8>> {
+fn seen(datagram: &[u8], port: u16) -> Option<Seen> {
     let head = usize::from(datagram.first().filter(|first| **first >> 4 == 4)? & 15) * 4;
     let is_udp = datagram.get(9) == Some(&17);
     let udp = datagram.get(head..).filter(|udp| is_udp && udp.len() >= UDP_BYTES)?;
@@ -140,12 +153,27 @@ fn packet(datagram: &[u8], port: u16) -> Option<Vec<u8>> {
     // A large datagram is cut into packets further down.
     let (head, _) = PacketHead::read_from_prefix(payload).ok()?;
     let length = usize::from(head.bytes.get());
-    payload.get(..length).filter(|packet| packet.len() >= HEAD_BYTES).map(<[u8]>::to_vec)
+    let packet = payload.get(..length).filter(|packet| packet.len() >= HEAD_BYTES)?.to_vec();
+    Some(Seen { from: u16::from_be_bytes([udp[0], udp[1]]), packet })
 }
 
-/// Makes a forged packet of the kind of number `nth`.
-fn forge(nth: usize, captured: &[Vec<u8>], chance: &mut Chance) -> Vec<u8> {
-    let mut packet = captured[chance.below(captured.len() as u64) as usize].clone();
+/// Returns an IPv4 datagram with a packet. The kernel fills in its source address, length and
+/// checksum. The checksum of UDP is left out.
+fn datagram(from: u16, to: SocketAddrV4, packet: &[u8]) -> Vec<u8> {
+    let (ttl, udp) = (64, 17);
+    let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, ttl, udp, 0, 0, 0, 0, 0, 0];
+    bytes.extend_from_slice(&to.ip().octets());
+    let length = (UDP_BYTES + packet.len()) as u16;
+    for field in [from, to.port(), length, 0] {
+        bytes.extend_from_slice(&field.to_be_bytes());
+    }
+    bytes.extend_from_slice(packet);
+    bytes
+}
+
+/// Makes a forged packet of the kind of number `nth` from one that was captured.
+fn forge(nth: usize, captured: &[u8], chance: &mut Chance) -> Vec<u8> {
+    let mut packet = captured.to_vec();
     match nth % 4 {
         0 => {
             packet.resize(1 + chance.below(RANDOM_MAX) as usize, 0);
@@ -215,20 +243,20 @@ mod tests {
     #[test]
     fn no_forged_packet_has_everything_right() {
         let mut chance = Chance(Wrapping(1));
-        let captured = [whole(0)];
+        let captured = whole(0);
         for nth in 0..400 {
             let packet = forge(nth, &captured, &mut chance);
             match nth % 4 {
-                1 => assert_eq!(packet, captured[0], "a replay"),
+                1 => assert_eq!(packet, captured, "a replay"),
                 2 => {
-                    let (ours, theirs) = (head(&packet), head(&captured[0]));
+                    let (ours, theirs) = (head(&packet), head(&captured));
                     assert_eq!(ours.number, theirs.number);
                     assert!(ours.cookie != theirs.cookie || ours.association != theirs.association);
                     let mut zeroed = packet.clone();
                     zeroed[HEAD_BYTES - 4..HEAD_BYTES].fill(0);
                     assert_eq!(Crc32c::of(&zeroed), ours.crc32c.get(), "the server looks further");
                 }
-                _ => assert_ne!(packet, captured[0]),
+                _ => assert_ne!(packet, captured),
             }
         }
         let mut sealed = whole(FLAG_SEALED);
@@ -238,17 +266,15 @@ mod tests {
 
     #[test]
     fn the_first_packet_of_a_datagram_to_the_port_is_captured() {
-        let packet_bytes = whole(0);
-        let mut datagram = vec![0; 28];
-        (datagram[0], datagram[9]) = (0x45, 17);
-        datagram[22..24].copy_from_slice(&7420_u16.to_be_bytes());
-        datagram.extend_from_slice(&packet_bytes);
-        datagram.extend_from_slice(&packet_bytes);
-        assert_eq!(packet(&datagram, 7420), Some(packet_bytes));
-        assert_eq!(packet(&datagram, 7421), None);
-        assert_eq!(packet(&datagram[..60], 7420), None);
-        datagram[9] = 6;
-        assert_eq!(packet(&datagram, 7420), None);
-        assert_eq!(packet(&[], 7420), None);
+        let (packet, to) = (whole(0), SocketAddrV4::new([10, 0, 0, 1].into(), 7420));
+        let mut bytes = datagram(999, to, &packet);
+        assert_eq!(bytes.len(), 128);
+        bytes.extend_from_slice(&packet);
+        assert_eq!(seen(&bytes, 7420), Some(Seen { from: 999, packet }));
+        assert_eq!(seen(&bytes, 7421), None);
+        assert_eq!(seen(&bytes[..60], 7420), None);
+        bytes[9] = 6;
+        assert_eq!(seen(&bytes, 7420), None);
+        assert_eq!(seen(&[], 7420), None);
     }
 }
