@@ -61,8 +61,8 @@ pub struct Arguments {
     /// Seconds to warm up, which are not measured
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_warmup)]
     pub(super) warmup: Duration,
-    /// Verify: write blocks that say where they belong, and check what is read. This overwrites the
-    /// span
+    /// Write self-describing blocks and check every read. Overwrites the span, which must be empty
+    /// or hold blocks of earlier runs with --verify: other data counts as corruption
     #[arg(long)]
     pub(super) verify: bool,
     /// Print one JSON object instead of the table
