@@ -66,6 +66,9 @@ struct JsonLatency {
 /// The quantiles of latencies that the table shows, with their titles.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
+/// Columns of the narrowest usual terminal, which the table fits.
+const COLUMNS_MAX: usize = 80;
+
 impl Report {
     /// Creates the report of a measurement that took `seconds` without its warm-up.
     pub(crate) fn new(
@@ -157,11 +160,15 @@ impl Report {
         if self.has_probe {
             rows.push(self.row("probe", &self.tally.probe));
         }
-        let mut text = format!("\n{}\n\n", style.bold(&self.headline));
+        let mut text = "\n".to_owned();
+        for line in wrapped(&self.headline, COLUMNS_MAX) {
+            let _ = writeln!(text, "{}", style.bold(&line));
+        }
+        text.push('\n');
         if rows.len() == 1 {
             text.push_str("  no request ended well\n");
         } else {
-            lay_out(&mut text, &rows, style);
+            lay_out(&mut text, &rows, 2, style);
         }
         self.remarks(&mut text, style);
         text
@@ -172,7 +179,6 @@ impl Report {
         let mib = iops * self.request_bytes as f64 / f64::from(1 << 20);
         let latency = &side.latency;
         let mut row = vec![name.to_owned(), number_text(iops), number_text(mib)];
-        row.push(time_text(latency.min() as f64));
         row.push(time_text(latency.mean()));
         row.extend(QUANTILES.map(|(_, q)| time_text(latency.value_at_quantile(q) as f64)));
         row.push(time_text(latency.max() as f64));
@@ -226,24 +232,52 @@ impl Report {
     }
 }
 
+/// Returns a headline, `TARGET: PART, PART, …`, as lines of at most `columns` characters: whole, or
+/// broken between parts, with all lines but the first indented. A part that is longer than a line
+/// stays whole.
+fn wrapped(headline: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    if headline.chars().count() <= columns {
+        lines.push(headline.to_owned());
+        return lines;
+    }
+    let (target, parts) = headline.split_once(": ").unwrap_or(("", headline));
+    lines.push(format!("{target}:"));
+    let mut line = String::new();
+    for part in parts.split_inclusive(", ") {
+        let is_full = line.chars().count() + part.trim_end().chars().count() > columns;
+        if is_full && !line.trim().is_empty() {
+            lines.push(line.trim_end().to_owned());
+            line.clear();
+        }
+        if line.is_empty() {
+            line.push_str("  ");
+        }
+        line.push_str(part);
+    }
+    lines.push(line);
+    lines
+}
+
 fn header() -> Vec<String> {
     let mut titles = vec![String::new(), "IOPS".to_owned(), "MiB/s".to_owned()];
-    titles.extend(["min".to_owned(), "mean".to_owned()]);
+    titles.push("mean".to_owned());
     titles.extend(QUANTILES.map(|(title, _)| title.to_owned()));
     titles.push("max".to_owned());
     titles
 }
 
-/// Appends rows to `text` in aligned columns, the first column to the left and the others to the
-/// right. The first row is the heading.
-pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
+/// Appends rows to `text` in aligned columns with `gap` spaces between them, the first column to
+/// the left and the others to the right. The first row is the heading.
+pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], gap: usize, style: Style) {
+    let gap = " ".repeat(gap);
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
     for (n, row) in rows.iter().enumerate() {
         let mut line = format!("  {:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
-            let _ = write!(line, "   {cell:>width$}");
+            let _ = write!(line, "{gap}{cell:>width$}");
         }
         let line = if n == 0 { style.dim(&line) } else { line };
         let _ = writeln!(text, "{line}");
@@ -390,6 +424,28 @@ mod tests {
         assert_eq!(lines[3].chars().count(), lines[4].chars().count());
         assert!(lines[3].ends_with("max") && lines[4].contains("500"), "{table}");
         assert!(table.contains("no errors"));
+    }
+
+    #[test]
+    fn the_table_fits_a_terminal_of_80_columns() {
+        let headline = "reflex://storage-7.example.net:7420: 4 KiB 90 % reads, zipf 0.99 over \
+                        1.0 TiB, 128 connections × depth 32, 16 threads, open loop at 1 000 000 a \
+                        second";
+        let mut tally = measured();
+        tally.read.count = 2_469_134;
+        tally.write = tally.read.clone();
+        for nanos in [999_000, 99_900_000, 9_990_000_000] {
+            tally.write.latency.record_n(nanos, 10).unwrap();
+        }
+        let seconds = Duration::from_secs(2);
+        let table = Report::new(headline, 4096, seconds, tally, End::default(), true).table();
+        for line in table.lines() {
+            assert!(line.chars().count() <= COLUMNS_MAX, "{line}\n{table}");
+        }
+        let said: Vec<&str> = table.split_whitespace().collect();
+        assert!(said.join(" ").contains(headline), "nothing of the headline is lost: {table}");
+        let short = wrapped("null:1GiB: 4 KiB reads, random", COLUMNS_MAX);
+        assert_eq!(short, ["null:1GiB: 4 KiB reads, random"]);
     }
 
     #[test]

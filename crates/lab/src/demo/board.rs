@@ -91,7 +91,7 @@ fn table(part: Part, got: &[Got], when: &str, is_judged: bool, style: Style) -> 
     let title = format!("{}   {}", style.bold(part.title), style.dim(when));
     let mut text = format!("{}\n", title.trim_end());
     let mut body = String::new();
-    lay_out(&mut body, &rows, style);
+    lay_out(&mut body, &rows, 3, style);
     for line in body.lines() {
         let line = match line {
             line if line.ends_with("BROKEN") => line.replace("BROKEN", &style.red("BROKEN")),
