@@ -18,25 +18,29 @@ function make({ id, title }) {
     h("span", { class: "title dim" }, title), h("strong"), h("span", { class: "sub dim" }), spark);
 }
 
-function update(tile, { tone, value, sub, series }) {
+function update(tile, { tone, value, sub, series, top = 1e-9 }) {
   mark(tile, "data-tone", tone ?? "plain");
   say(tile.children[1], value);
   say(tile.children[2], sub);
-  const most = Math.max(...series, 1e-9);
+  const most = Math.max(...series, top);
   const step = 120 / Math.max(series.length - 1, 1);
   const points = series.map((y, n) => `${(n * step).toFixed(1)},${(27 - 25 * (y / most)).toFixed(1)}`);
   tile.lastElementChild.firstElementChild.setAttribute("points", points.join(" "));
 }
 
-/** Summarizes the tenants' standings: only those with an SLO that could be judged. */
+/** Summarizes the tenants' standings. Only tenants that keep to their SLO are judged: latency is not
+ * promised to those that ask for more, nor to those that ask for nothing. */
 function promises({ late, over, kept }) {
-  const all = late + over + kept;
-  const parts = [late && `${late} late`, over && `${over} over`].filter(Boolean);
-  return {
-    tone: late > 0 ? "bad" : over > 0 ? "warn" : all > 0 ? "good" : "plain",
-    value: all === 0 ? "–" : `${count(kept)} of ${count(all)}`,
-    sub: all === 0 ? "none is in use" : parts.length ? `⚠ ${parts.join(", ")}` : "✓ all in use are kept",
-  };
+  const judged = late + kept;
+  const value = judged === 0 ? "–" : `${count(kept)} of ${count(judged)}`;
+  if (late > 0) return { tone: "bad", value, sub: `▲ ${count(late)} late${over ? `, ◆ ${count(over)} over` : ""}` };
+  if (over > 0) return { tone: "warn", value, sub: `◆ ${count(over)} ${over === 1 ? "asks" : "ask"} for more` };
+  return judged > 0 ? { tone: "good", value, sub: "✓ all in use are kept" } : { tone: "plain", value, sub: "none is in use" };
+}
+
+/** Returns the share of judged promises that were kept: all of them where none is in use. */
+function share({ late, kept }) {
+  return late + kept > 0 ? kept / (late + kept) : 1;
 }
 
 export function show({ past, stood, flows, crew }) {
@@ -53,10 +57,7 @@ export function show({ past, stood, flows, crew }) {
   const waiting = flows.devices.reduce((sum, device) => sum + device.queued, 0);
   const failures = now?.failures ?? 0;
   keep(at("tiles"), [
-    { id: "promises", title: "Promises kept", ...promises(stood.standings), series: series((s) => {
-      const judged = s.standings.late + s.standings.over + s.standings.kept;
-      return judged ? s.standings.kept / judged : 0;
-    }) },
+    { id: "promises", title: "Promises kept", ...promises(stood.standings), series: series((s) => share(s.standings)), top: 1 },
     { id: "requests", title: "Requests a second", value: count(now?.requests ?? 0),
       sub: failures > 0 ? `⚠ ${count(failures)} failed` : `${count(waiting)} wait for tokens`,
       tone: failures > 0 ? "bad" : "plain", series: series((s) => s.requests) },
