@@ -98,6 +98,38 @@ mod tests {
         }
     }
 
+    /// Returns the number that the expression of an alert ends with.
+    fn limit_of(alert: &str, rules: &str) -> f64 {
+        let rule = rules.split(&format!("- alert: {alert}\n")).nth(1).expect("there is the alert");
+        let expression = rule.split("expr:").nth(1).expect("it has an expression");
+        let line = expression.lines().next().expect("it has a line");
+        line.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number ends it")
+    }
+
+    #[test]
+    fn panels_of_what_alerts_watch_draw_the_limits_of_the_alerts() {
+        let rules = read("packaging/prometheus/nearflash.rules.yml");
+        let dashboard = read("packaging/grafana/nearflash.json");
+        let value: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+        let panels = value["panels"].as_array().expect("it has panels");
+        for (title, alert) in [
+            ("Seconds of the last minute in which the bound held", "NearflashPromiseBroken"),
+            ("Waiting for tokens", "NearflashTenantWantsMore"),
+            ("Devices that have drifted from their models", "NearflashDeviceDrifted"),
+            ("Busy", "NearflashWorkerSaturated"),
+        ] {
+            let panel = panels.iter().find(|panel| panel["title"] == title).expect(title);
+            let steps = &panel["fieldConfig"]["defaults"]["thresholds"]["steps"];
+            let drawn: Vec<f64> = steps
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|step| step["value"].as_f64())
+                .collect();
+            assert!(drawn.contains(&limit_of(alert, &rules)), "{title}: {drawn:?} for {alert}");
+        }
+    }
+
     #[test]
     fn every_metric_is_documented() {
         let page = read("docs/reference/metrics.md");
