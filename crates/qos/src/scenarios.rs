@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
 
+use crate::units::ROUND_NANOS_MAX;
 use crate::{Adjustment, DeviceModel, Portion, QueueLimits, Registry, TokenScheduler};
 
 /// A tenant's load: requests at a steady rate (open loop), or a constant number of waiting
@@ -535,4 +536,42 @@ fn what_was_not_promised_is_no_arrears() {
     registry.change(less, critical(100_000, 100), at(second + 100_000_000)).unwrap();
     let reads = reads_in_ten_ms(&registry, less, second + 200_000_000);
     assert!(reads > most(100_000) + 1_000, "{reads}");
+}
+
+/// Checks that what idle tenants donate in the first rounds after a start, or after an hour of
+/// silence, lets a best-effort tenant with a long queue have no more at any time than the device
+/// makes in that time and in one of the longest rounds: docs/explanation/scheduler.md, "A start".
+#[test]
+fn donations_at_a_start_are_no_burst() {
+    let hour = 3_600_000_000_000;
+    for (start, silence) in [(0, 0), (1_000_000, 0), (hour, 0), (0, 400_000_000), (0, hour)] {
+        let mut registry = Registry::new(DeviceModel::device_a(), 8);
+        for _ in 0..4 {
+            registry.register(critical(50_000, 100), Instant::from_nanos(start)).unwrap();
+        }
+        let mut register = || registry.register(None, Instant::from_nanos(start)).unwrap().tenant;
+        let [_, _, greedy] = [register(), register(), register()];
+        let mut scheduler = registry.scheduler(0, QueueLimits { slots: 9_000, of_tenant: 9_000 });
+        let mut slots = SlotTable::new(9_000);
+        // The worker has a round when it starts, and then sleeps until somebody sends.
+        scheduler.begin_round(Instant::from_nanos(start));
+        while scheduler.next().is_some() {}
+        for _ in 0..9_000 {
+            let slot = slots.insert(()).unwrap();
+            scheduler.enqueue(greedy, Kind::Read, 4096, slot).unwrap();
+        }
+        for round in 0..=400 {
+            let passed = round * 50_000;
+            scheduler.begin_round(Instant::from_nanos(start + silence + passed));
+            while scheduler.next().is_some() {}
+            let spent = registry.shared().usage(greedy).spent;
+            let most = registry.device_rate() * (passed + ROUND_NANOS_MAX) / 1_000_000_000;
+            assert!(
+                spent <= most,
+                "{spent} of {most} units, {passed} ns after {start} + {silence}"
+            );
+            // The bound is not far from the truth.
+            assert!(round < 400 || spent * 100 >= most * 90, "{spent} of {most} units");
+        }
+    }
 }
