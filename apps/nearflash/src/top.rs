@@ -8,6 +8,7 @@
 
 mod rows;
 mod state;
+mod trend;
 mod view;
 
 use std::io::IsTerminal;

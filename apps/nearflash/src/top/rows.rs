@@ -7,6 +7,7 @@ use control::admin::{
 };
 
 use super::state::Data;
+use super::trend::{self, Trends};
 use lab::report::{number_text, time_text};
 
 /// The meaning of a cell's figure, which decides its colour.
@@ -45,7 +46,7 @@ const fn numbers(title: &'static str) -> Column {
 /// A table as columns and rows of cells.
 #[derive(Debug)]
 pub(super) struct Rows {
-    pub(super) columns: &'static [Column],
+    pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Figure>>,
 }
 
@@ -96,7 +97,22 @@ impl Figure {
     }
 }
 
+/// The place of the column of trends in the table of tenants, behind the latency and its bound.
+const TREND: usize = 6;
+
 impl Rows {
+    /// Adds the column of recent tail latencies to the table of these tenants.
+    pub(super) fn with_trends(mut self, tenants: &[TenantStatus], trends: &Trends) -> Rows {
+        self.columns.insert(TREND, numbers("TREND"));
+        for (row, tenant) in self.rows.iter_mut().zip(tenants) {
+            let tail = trend::tail(tenant).unwrap_or(-1.0);
+            let bars =
+                Figure { text: trends.bars(tenant), number: tail, tone: status(tenant).tone };
+            row.insert(TREND, bars);
+        }
+        self
+    }
+
     /// Sorts the rows by a column: numbers descending, words ascending; the other way round if
     /// `is_reversed`.
     pub(super) fn sort(&mut self, column: usize, is_reversed: bool) {
@@ -137,7 +153,7 @@ pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
         numbers("SLO"),
         numbers("p95 READ"),
         numbers("SLO"),
-        numbers("IN BOUND 1m"),
+        numbers("IN BOUND"),
         numbers("TOKENS/S"),
         numbers("READ"),
         numbers("WRITTEN"),
@@ -145,7 +161,7 @@ pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     ];
     let row = |tenant: &TenantStatus| {
         let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
-        let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
+        let tail = trend::tail(tenant);
         let state = status(tenant);
         let within = measured.compliance.minute.map_or_else(none, |share| {
             let wanted = slo.map_or(0.0, |slo| slo.percentile / 100.0);
@@ -167,7 +183,7 @@ pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
             if measured.failures > 0.0 { failures.toned(Tone::Bad) } else { failures },
         ]
     };
-    Rows { columns: &COLUMNS, rows: tenants.iter().map(row).collect() }
+    Rows { columns: COLUMNS.to_vec(), rows: tenants.iter().map(row).collect() }
 }
 
 /// Returns the table of devices with their rates and tokens.
@@ -201,7 +217,7 @@ pub(super) fn devices(devices: &[admin::DeviceStatus], flows: &[FlowOfDevice]) -
             number(tokens.borrowed),
         ]
     };
-    Rows { columns: &COLUMNS, rows: devices.iter().zip(flows).map(row).collect() }
+    Rows { columns: COLUMNS.to_vec(), rows: devices.iter().zip(flows).map(row).collect() }
 }
 
 /// Returns the table of workers with the parts of their time.
@@ -240,7 +256,7 @@ pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
         row.extend(flow.parts.map(|share| if share > 0.0 { percent(share) } else { none() }));
         row
     };
-    Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
+    Rows { columns: COLUMNS.to_vec(), rows: flows.iter().map(row).collect() }
 }
 
 /// Returns the table of namespaces with their rates.
@@ -262,7 +278,7 @@ pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
         row.extend([scheduler_us, device_us, reply_us].map(at_most));
         row
     };
-    Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
+    Rows { columns: COLUMNS.to_vec(), rows: flows.iter().map(row).collect() }
 }
 
 /// Returns `true` if the tenant has an SLO.
@@ -290,7 +306,7 @@ fn plain_table(table: &Rows) -> String {
     let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
     let line = |cells: Vec<&str>| {
         let mut line = String::new();
-        for ((cell, width), column) in cells.into_iter().zip(&widths).zip(table.columns) {
+        for ((cell, width), column) in cells.into_iter().zip(&widths).zip(&table.columns) {
             let pad = " ".repeat(width - cell.chars().count());
             // The state is sorted like a number and read like a word.
             let is_left = !column.is_number || column.title == "STATUS";

@@ -7,6 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
 use super::rows::{self, Rows};
+use super::trend::Trends;
 
 /// The server's latest answers, which the screen shows.
 #[derive(Debug, Default)]
@@ -63,6 +64,8 @@ pub(super) struct Order {
 pub(super) struct State {
     pub(super) address: String,
     pub(super) data: Data,
+    /// The tail latencies of the last answers.
+    trends: Trends,
     /// The error of the last query to the server; `None` if the server answers.
     pub(super) trouble: Option<String>,
     pub(super) tab: Tab,
@@ -84,9 +87,12 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(address: String, data: Data) -> State {
         let by = |column| Order { column, is_reversed: false };
+        let mut trends = Trends::default();
+        trends.note(&data.tenants);
         State {
             address,
             data,
+            trends,
             trouble: None,
             tab: Tab::Tenants,
             // Those in trouble first; the others by name.
@@ -103,9 +109,15 @@ impl State {
 
     /// Takes the server's latest answers, or the error of the query.
     pub(super) fn take(&mut self, looked: Result<Data, String>) {
-        self.is_stale = false;
+        let is_extra = std::mem::take(&mut self.is_stale);
         match looked {
-            Ok(data) => (self.data, self.trouble) = (data, None),
+            Ok(data) => {
+                // A look for a view that was just opened is none of the regular ones.
+                if !is_extra {
+                    self.trends.note(&data.tenants);
+                }
+                (self.data, self.trouble) = (data, None);
+            }
             Err(why) => self.trouble = Some(why),
         }
     }
@@ -133,7 +145,9 @@ impl State {
     /// Returns the table that is shown: the rows that match the search, sorted.
     pub(super) fn rows(&self) -> Rows {
         let mut rows = match self.tab {
-            Tab::Tenants => rows::tenants(&self.data.tenants),
+            Tab::Tenants => {
+                rows::tenants(&self.data.tenants).with_trends(&self.data.tenants, &self.trends)
+            }
             Tab::Devices => rows::devices(&self.data.devices, &self.data.flows.devices),
             Tab::Workers => rows::workers(&self.data.flows.workers),
             Tab::Namespaces => rows::namespaces(&self.data.flows.namespaces),

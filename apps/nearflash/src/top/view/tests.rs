@@ -180,7 +180,7 @@ fn every_column_and_row_that_matters_can_be_seen_on_80_by_24() {
             press(&mut state, &[KeyCode::Right]);
             seen += &screen_of(&mut state, 80, 24);
         }
-        for column in state.rows().columns {
+        for column in &state.rows().columns {
             assert!(seen.contains(column.title), "{}: {seen}", column.title);
         }
         press(&mut state, &[KeyCode::Left; 12]);
@@ -200,6 +200,34 @@ fn every_column_and_row_that_matters_can_be_seen_on_80_by_24() {
     );
     assert!(shown.lines().all(|line| line.chars().count() <= 80));
     assert!(screen_of(&mut state, 50, 12).contains("q quit"));
+}
+
+#[test]
+fn the_trend_of_latencies_is_drawn_up_to_the_bound() {
+    let mut state = State::new("/run/x".to_owned(), data());
+    let trend = |state: &State, name: &str| {
+        let rows = state.rows().rows;
+        rows.into_iter().find(|row| row[0].text == name).unwrap()[6].text.clone()
+    };
+    // The bound is 500 µs: 412 µs are seven eighths, and 731 µs are more than all.
+    assert_eq!([trend(&state, "gold"), trend(&state, "silver")], ["▇", "█"]);
+    assert_eq!([trend(&state, "batch"), trend(&state, "idle one")], ["█", "·"]);
+    for us in [60.0, 130.0, 499.0] {
+        let mut later = data();
+        later.tenants[0].measured.slo_percentile_us = Some(us);
+        later.tenants[2].measured.p95_us = Some(us);
+        state.take(Ok(later));
+    }
+    assert_eq!([trend(&state, "gold"), trend(&state, "batch")], ["▇▁▃█", "█▁▁▂"]);
+    let mut gone = data();
+    gone.tenants.remove(0);
+    state.take(Ok(gone));
+    (0..9).for_each(|_| state.take(Ok(data())));
+    assert_eq!([trend(&state, "gold"), trend(&state, "silver")], ["▇▇▇▇▇▇▇▇", "████████"]);
+    // All of a promise is in sight on a small screen.
+    let shown = screen_of(&mut state, 80, 24);
+    assert!(shown.contains("TREND") && shown.contains("IN BOUND"), "{shown}");
+    assert!(!rows::plain(&data()).contains("TREND"), "one look has no trend");
 }
 
 #[test]
