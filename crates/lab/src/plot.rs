@@ -17,6 +17,7 @@
 
 mod canvas;
 mod categories;
+mod dark;
 mod frame;
 mod legend;
 mod looks;
@@ -25,6 +26,7 @@ mod scale;
 
 use canvas::{Area, Drawn, FONT, PALE_INK};
 use categories::{BAR, Categories};
+pub(crate) use dark::rules as dark_rules;
 use figures::Figure;
 use frame::Frame;
 use looks::{Look, Styled, style};

@@ -7,7 +7,7 @@ use super::canvas::PALE_INK;
 
 /// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008, without
 /// their yellow, which is too pale for lines).
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),

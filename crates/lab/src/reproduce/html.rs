@@ -7,27 +7,38 @@ use figures::{Figure, Table, Verdict};
 use super::machine::Machine;
 use crate::plot;
 
+/// The colours of the page: on light ground, and on dark ground where the reader prefers that.
+const INKS: &str = "\
+:root{color-scheme:light dark;--page:#fff;--ink:#222;--pale:#666;--line:#ccc;--thin:#eee;\
+--good:#00724f;--bad:#b3261e;--link:#0072b2}\
+@media screen and (prefers-color-scheme:dark){:root{--page:#12161c;--ink:#e6e9ee;--pale:#a3adb9;\
+--line:#4a5562;--thin:#2b333d;--good:#4fd0a5;--bad:#ff8f86;--link:#74b6ff}";
+
 const STYLE: &str = "\
-:root{color-scheme:light}\
-body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:60rem;margin:2rem auto;\
-padding:0 1rem}\
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:60rem;\
+margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.7rem;margin:0 0 .3rem}h2{font-size:1.25rem;margin:3rem 0 .5rem}\
-p{margin:.5rem 0;max-width:46rem}.pale{color:#666}\
+p{margin:.5rem 0;max-width:46rem}.pale{color:var(--pale)}\
 .wide{overflow-x:auto}nav{margin:1rem 0}nav ul{columns:3 14rem;margin:.3rem 0;padding-left:1.1rem}\
 table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem}\
-th{text-align:left;color:#666;font-weight:600;border-bottom:2px solid #ccc}\
-th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px solid #eee}\
+th{text-align:left;color:var(--pale);font-weight:600;border-bottom:2px solid var(--line)}\
+th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px solid var(--thin)}\
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
-.met{color:#00724f;font-weight:600}.missed{color:#b3261e;font-weight:700}\
-td.met,td.missed{white-space:nowrap}\
-figure{margin:1rem 0;overflow-x:auto}svg{width:100%;height:auto;display:block}a{color:#0072b2}\
+.met{color:var(--good);font-weight:600}.missed{color:var(--bad);font-weight:700}\
+td.met,td.missed,.verdicts td:first-child{white-space:nowrap}\
+figure{margin:1rem 0;overflow-x:auto}svg{width:100%;height:auto;display:block}a{color:var(--link)}\
 @media(max-width:40rem){body{margin:1rem auto}nav ul{columns:1}svg{width:46rem}\
 .verdicts,.verdicts tbody,.verdicts tr,.verdicts td{display:block}.verdicts thead{display:none}\
-.verdicts tr{border:1px solid #ddd;border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0}\
+.verdicts tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0}\
 .verdicts td{border:0;padding:.1rem 0}.verdicts td:empty{display:none}\
-.verdicts td[data-of]::before{content:attr(data-of) \": \";color:#666}\
+.verdicts td[data-of]::before{content:attr(data-of) \": \";color:var(--pale)}\
 .wide td,.wide th{white-space:nowrap}.verdicts td{white-space:normal}}\
 @media print{svg{break-inside:avoid}h2{break-after:avoid}}";
+
+/// Returns the style of the page, with the colours of its pictures on dark ground.
+fn style() -> String {
+    format!("{INKS}{}}}{STYLE}", plot::dark_rules())
+}
 
 /// Returns the page with these figures, measured on `machine`.
 pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
@@ -36,8 +47,9 @@ pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> Stri
         page,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>nearflash: the ReFlex paper, reproduced</title><style>{STYLE}</style></head><body>\n\
+         <title>nearflash: the ReFlex paper, reproduced</title><style>{}</style></head><body>\n\
          <h1>The ReFlex paper, reproduced</h1>\n<p class=\"pale\">{}</p>\n",
+        style(),
         escaped(&machine.to_string())
     );
     page.push_str(
@@ -174,6 +186,9 @@ mod tests {
         {
             assert!(page.contains(words), "{words}");
         }
+        let style = style();
+        assert_eq!(style.matches('{').count(), style.matches('}').count(), "{style}");
+        assert!(page.contains(&style) && style.contains("(prefers-color-scheme:dark){:root{"));
         for foreign in ["<script", "src=", "@import", "url(", "<link"] {
             assert!(!page.contains(foreign), "{foreign}");
         }
