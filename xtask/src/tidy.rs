@@ -65,6 +65,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         source::module_docs,
         source::pure_crates,
         source::clocks,
+        source::wall_clocks,
         source::leftovers,
         source::machine_paths,
         unsafe_code::check,

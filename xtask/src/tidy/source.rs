@@ -13,6 +13,19 @@ const PURE: [&str; 9] =
 const CLOCKS: [&str; 7] =
     ["crates/io/", "crates/sim/", "crates/server/", "crates/lab/", "apps/", "trials/", "xtask/"];
 
+/// The files that read the time of day, which may jump: for the stamps of an audit record, a model,
+/// a log of latencies and the files of a mounted file system. Nothing is measured by it.
+const WALL: [&str; 5] = [
+    "crates/io/src/clock.rs",
+    "crates/server/src/audit.rs",
+    "crates/lab/src/bench/log.rs",
+    "crates/lab/src/calibrate/findings.rs",
+    "crates/mount/src/maintain.rs",
+];
+
+/// The words by which the time of day is read.
+const WALL_WORDS: [&str; 3] = ["SystemTime", "Realtime", "since_1970()"];
+
 /// The words and macros that mark work as unfinished. Spelled in two parts so that this file
 /// passes.
 const LEFTOVERS: [&str; 6] = [
@@ -90,6 +103,26 @@ pub(super) fn clocks(tree: &Tree) -> Vec<String> {
     for file in tree.sources().filter(|file| !file.is_test()) {
         if !CLOCKS.iter().any(|place| file.path.starts_with(place)) {
             report(file, lint, "time comes in as an argument here", &mut found, |_, _| true);
+        }
+    }
+    found
+}
+
+/// Returns a line for each place of the product outside [`WALL`] that reads the time of day, which
+/// an operator or a time server may set at any moment.
+pub(super) fn wall_clocks(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_product = |path: &str| {
+        ["crates/", "apps/", "python/"].iter().any(|folder| path.starts_with(folder))
+            && !path.contains("/examples/")
+    };
+    for file in tree.sources().filter(|file| !file.is_test() && is_product(&file.path)) {
+        if !WALL.contains(&&*file.path) {
+            for word in WALL_WORDS {
+                report(file, word, "the time of day may jump", &mut found, |before, _| {
+                    !before.is_some_and(is_word)
+                });
+            }
         }
     }
     found
@@ -189,6 +222,24 @@ mod tests {
         let found = clocks(&tree);
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("crates/qos/src/a.rs:2:"), "{found:?}");
+    }
+
+    #[test]
+    fn readers_of_the_time_of_day_are_found() {
+        let text = "//! Doc.\nfn a() -> Duration { io::since_1970() }\n";
+        let other = "//! Doc.\nfn a() { SystemTime::now(); }\n";
+        let tree = Tree::of(&[
+            ("crates/mount/src/maintain.rs", text),
+            ("crates/qos/src/a.rs", text),
+            ("apps/nearflash/src/a.rs", other),
+            ("crates/io/examples/a.rs", other),
+        ]);
+        let found = wall_clocks(&tree);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].contains("crates/qos/src/a.rs:2:") || found[1].contains("qos"),
+            "{found:?}"
+        );
     }
 
     #[test]

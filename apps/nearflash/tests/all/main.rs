@@ -13,6 +13,7 @@ mod serving {
     mod interface;
     mod library;
     mod many;
+    mod memory_limit;
     mod moves;
     mod nbd;
     mod nbd_tls;

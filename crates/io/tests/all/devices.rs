@@ -353,12 +353,66 @@ fn a_full_disk_is_no_space_and_what_was_there_stays() {
     assert_eq!(write(&mut threaded, &ring, Range::new(8, 1000)), Status::Ok, "in place");
 }
 
+/// Checks that errors of the kernel's block layer reach the clients of a disk, as what they are,
+/// and that its other blocks are served on. The disk is a loop device over a sparse file: first the
+/// file's file system is full, and then the file is cut.
+#[test]
+fn errors_of_a_block_device_are_told_and_its_other_blocks_served() {
+    let scratch = Scratch::new("failing", true);
+    let disk = match SmallDisk::new(scratch.file("disk")) {
+        Ok(disk) => disk,
+        Err(reason) => return println!("SKIPPED: no small file system here: {reason}"),
+    };
+    let path = disk.0.join("backing");
+    let backing = std::fs::File::create(&path).unwrap();
+    backing.set_len(4 << 20).unwrap();
+    let device = match LoopDevice::new(&path) {
+        Ok(device) => device,
+        Err(reason) => return println!("SKIPPED: no loop devices here: {reason}"),
+    };
+    let volume = FileVolume::open(&device.0, None, FileOptions::default()).unwrap();
+    let ring = Ring::new().unwrap();
+    let mut threaded = ThreadedQueue::open(&volume, 1, ring.waker()).unwrap();
+    let mut ringed = FileQueue::open(&volume, &ring, Owner::device(0));
+    let (inside, outside) = (Range::new(0, 64), Range::new(4096, 64));
+    assert_eq!(write(&mut ringed, &ring, inside), Status::Ok);
+    // The file system has room for the first of these, or nearly.
+    write(&mut ringed, &ring, Range::new(2048, 2048));
+    assert_eq!(write(&mut ringed, &ring, Range::new(4096, 2048)), Status::NoSpace);
+    assert_eq!(write(&mut threaded, &ring, Range::new(6144, 2048)), Status::NoSpace);
+    backing.set_len(1 << 20).unwrap();
+    for _ in 0..2 {
+        assert_eq!(read(&mut ringed, &ring, outside).0, Status::MediaError);
+        assert_eq!(read(&mut threaded, &ring, outside).0, Status::MediaError);
+    }
+    for (status, bytes) in [read(&mut ringed, &ring, inside), read(&mut threaded, &ring, inside)] {
+        assert!(status == Status::Ok && bytes == vec![7; inside.bytes()], "{status}");
+    }
+    assert_eq!(write(&mut ringed, &ring, inside), Status::Ok);
+    assert_eq!(write(&mut threaded, &ring, inside), Status::Ok);
+}
+
 fn write(queue: &mut impl Device, ring: &Ring, range: Range) -> Status {
+    perform(queue, ring, contract::Command::Write { range, fua: false }, range).0
+}
+
+fn read(queue: &mut impl Device, ring: &Ring, range: Range) -> (Status, Vec<u8>) {
+    perform(queue, ring, contract::Command::Read(range), range)
+}
+
+/// Carries out a command on the blocks of `range`, with a buffer of sevens for a write and of zeroes
+/// for a read. Returns its status, and the buffer's bytes afterwards.
+fn perform(
+    queue: &mut impl Device,
+    ring: &Ring,
+    command: contract::Command,
+    range: Range,
+) -> (Status, Vec<u8>) {
     let class = contract::SizeClass { bytes: range.bytes(), count: 1 };
     let mut buf = carve(&[class]).unwrap().bufs.pop().unwrap();
-    buf.bytes_mut().fill(7);
+    let is_write = matches!(command, contract::Command::Write { .. });
+    buf.bytes_mut().fill(if is_write { 7 } else { 0 });
     let slot = SlotTable::new(1).insert(()).unwrap();
-    let command = contract::Command::Write { range, fua: false };
     queue.submit(Instant::ZERO, Submission { slot, command, buf: Some(buf) });
     queue.kick(Instant::ZERO);
     let mut done = Vec::new();
@@ -366,8 +420,9 @@ fn write(queue: &mut impl Device, ring: &Ring, range: Range) -> Status {
         ring.enter(Some(Some(Duration::from_millis(10))));
         queue.poll(Instant::ZERO, &mut done);
     }
-    assert!(done[0].buf.is_some());
-    done[0].status
+    let done = done.pop().expect("one has ended");
+    let buf = done.buf.expect("the buffer comes back");
+    (done.status, buf.bytes()[..range.bytes()].to_vec())
 }
 
 fn complaint(path: &Path, size: Option<u64>, options: FileOptions) -> String {
