@@ -4,6 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use zeroize::Zeroize;
+
 /// The hash of a pre-shared key. It decides the cipher of the connections that begin with the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PskHash {
@@ -18,7 +20,7 @@ pub enum PskHash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PskMark(pub u64);
 
-/// A pre-shared key.
+/// A pre-shared key. It is wiped from memory when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
     /// The hash of the key.
@@ -33,6 +35,12 @@ impl fmt::Debug for Psk {
     /// Omits the key, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Psk").field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Psk {
+    fn drop(&mut self) {
+        self.key.zeroize();
     }
 }
 

@@ -5,14 +5,15 @@ use std::path::Path;
 
 use packets::PacketKey;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use zeroize::Zeroizing;
 
 use crate::Error;
 
-/// Reads a text file that only its owner may read.
+/// Reads a text file that only its owner may read. The text is wiped from memory when it is dropped.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or others than its owner may read it.
-pub fn read_secret(path: &Path) -> Result<String, Error> {
+pub fn read_secret(path: &Path) -> Result<Zeroizing<String>, Error> {
     let fail = |error| Error::system(format!("cannot read {}", path.display()), error);
     let mode = std::fs::metadata(path).map_err(fail)?.permissions().mode();
     if mode & 0o077 != 0 {
@@ -22,7 +23,7 @@ pub fn read_secret(path: &Path) -> Result<String, Error> {
             mode & 0o777
         )));
     }
-    std::fs::read_to_string(path).map_err(fail)
+    std::fs::read_to_string(path).map(Zeroizing::new).map_err(fail)
 }
 
 /// Reads the key of sealed packets from a file that only its owner may read.

@@ -2,13 +2,15 @@
 
 use core::fmt;
 
+use zeroize::{Zeroize, Zeroizing};
+
 use crate::secret::mac;
 
 /// Number of hexadecimal digits of a key in its text form.
 const DIGITS: usize = 64;
 
 /// A secret of 256 random bits that a server shares with its clients. Who has it may open
-/// associations, and pass for the server.
+/// associations, and pass for the server. It is wiped from memory when it is dropped.
 #[derive(Clone)]
 pub struct PacketKey([u8; 32]);
 
@@ -25,22 +27,28 @@ impl PacketKey {
         if digits.len() != DIGITS {
             return None;
         }
-        let mut bytes = [0; 32];
-        for (byte, two) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let mut key = PacketKey([0; 32]);
+        for (byte, two) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
             let digit = |at: usize| char::from(two[at]).to_digit(16);
             *byte = (digit(0)? << 4 | digit(1)?) as u8;
         }
-        Some(PacketKey(bytes))
+        Some(key)
     }
 
     /// Returns the secret that both ends mix into their handshake.
-    pub(crate) fn psk(&self) -> [u8; 32] {
-        mac(&self.0, [&b"handshake"[..]])
+    pub(crate) fn psk(&self) -> Zeroizing<[u8; 32]> {
+        mac(&self.0, [&b"handshake"[..]]).into()
     }
 
     /// Returns the key of the proofs of resets.
-    pub(crate) fn reset_key(&self) -> [u8; 32] {
-        mac(&self.0, [&b"reset"[..]])
+    pub(crate) fn reset_key(&self) -> Zeroizing<[u8; 32]> {
+        mac(&self.0, [&b"reset"[..]]).into()
+    }
+}
+
+impl Drop for PacketKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -72,7 +80,7 @@ mod tests {
     #[test]
     fn what_is_derived_differs() {
         let key = PacketKey::new([7; 32]);
-        assert!(key.psk() != key.reset_key() && key.psk() != [7; 32]);
+        assert!(key.psk() != key.reset_key() && *key.psk() != [7; 32]);
         assert_ne!(key.psk(), PacketKey::new([8; 32]).psk());
     }
 }

@@ -14,6 +14,7 @@ use wire::packets::{
     ACCEPT_SEAL_BYTES, AcceptBody, HELLO_SEAL_BYTES, PacketHelloBody, RetryBody, TAG_BYTES,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::secret::mac;
 
@@ -34,19 +35,26 @@ pub(crate) struct Secrets {
     pub of_acceptor: [u8; 32],
 }
 
+impl Drop for Secrets {
+    fn drop(&mut self) {
+        self.of_initiator.zeroize();
+        self.of_acceptor.zeroize();
+    }
+}
+
 /// The source of the random numbers for key pairs. Each draw replaces the state, so that whoever
 /// learns the state does not learn earlier draws.
-pub(crate) struct Chance([u8; 32]);
+pub(crate) struct Chance(Zeroizing<[u8; 32]>);
 
 impl Chance {
     pub(crate) fn new(seed: [u8; 32]) -> Chance {
-        Chance(seed)
+        Chance(seed.into())
     }
 
     /// Draws 32 bytes.
     fn draw(&mut self) -> [u8; 32] {
         let drawn = mac(&self.0, [&b"draw"[..]]);
-        self.0 = mac(&self.0, [&b"next"[..]]);
+        self.0 = mac(&self.0, [&b"next"[..]]).into();
         drawn
     }
 }

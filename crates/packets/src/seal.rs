@@ -7,6 +7,7 @@
 
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use wire::packets::TAG_BYTES;
+use zeroize::Zeroizing;
 
 use crate::head::{HEAD_BYTES, Mark};
 use crate::noise::Secrets;
@@ -20,7 +21,7 @@ struct Key {
 
 impl Key {
     fn of(secret: &[u8; 32]) -> Key {
-        let material = mac(secret, [&b"key"[..]]);
+        let material = Zeroizing::new(mac(secret, [&b"key"[..]]));
         let key = UnboundKey::new(&AES_128_GCM, &material[..16]).expect("a key of 16 bytes");
         Key { key: LessSafeKey::new(key), iv: core::array::from_fn(|n| material[16 + n]) }
     }
@@ -42,14 +43,14 @@ impl Key {
 }
 
 /// Returns the secret of the phase after the one of `secret`.
-fn next(secret: &[u8; 32]) -> [u8; 32] {
-    mac(secret, [&b"next"[..]])
+fn next(secret: &[u8; 32]) -> Zeroizing<[u8; 32]> {
+    mac(secret, [&b"next"[..]]).into()
 }
 
 /// The key of the direction from this end to the peer.
 struct Outgoing {
     key: Key,
-    secret: [u8; 32],
+    secret: Zeroizing<[u8; 32]>,
     phase: u64,
     /// Number of packets that the key has sealed.
     sealed: u32,
@@ -69,7 +70,7 @@ struct Incoming {
     current: Key,
     next: Key,
     /// The secret from which the next key is derived.
-    secret: [u8; 32],
+    secret: Zeroizing<[u8; 32]>,
     phase: u64,
 }
 
@@ -85,15 +86,15 @@ impl Seal {
     /// Returns the seals of the end that dialled an association, or of the end that accepted it.
     pub(crate) fn new(secrets: &Secrets, is_initiator: bool, packets_max: u32) -> Seal {
         let (ours, theirs) = match is_initiator {
-            true => (secrets.of_initiator, secrets.of_acceptor),
-            false => (secrets.of_acceptor, secrets.of_initiator),
+            true => (&secrets.of_initiator, &secrets.of_acceptor),
+            false => (&secrets.of_acceptor, &secrets.of_initiator),
         };
-        let secret = next(&theirs);
+        let secret = next(theirs);
         Seal {
-            outgoing: Outgoing { key: Key::of(&ours), secret: ours, phase: 0, sealed: 0 },
+            outgoing: Outgoing { key: Key::of(ours), secret: (*ours).into(), phase: 0, sealed: 0 },
             incoming: Incoming {
                 previous: None,
-                current: Key::of(&theirs),
+                current: Key::of(theirs),
                 next: Key::of(&secret),
                 secret,
                 phase: 0,

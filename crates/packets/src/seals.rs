@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use wire::packets::{ACCEPT_SEAL_BYTES, AcceptBody, HELLO_SEAL_BYTES, PacketHelloBody};
+use zeroize::Zeroizing;
 
 use crate::head::Mark;
 use crate::noise::{Answering, Chance, Greeting};
@@ -25,9 +26,9 @@ enum Of {
 
 /// The seals of an endpoint that has a key.
 pub(crate) struct Seals {
-    psk: [u8; 32],
+    psk: Zeroizing<[u8; 32]>,
     /// The key with which resets are proved.
-    pub reset_key: [u8; 32],
+    pub reset_key: Zeroizing<[u8; 32]>,
     chance: Chance,
     packets_max: u32,
     /// The states of seals, by the places of the associations.

@@ -6,6 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use wire::packets::RetryBody;
+use zeroize::Zeroizing;
 
 use crate::station::Station;
 
@@ -15,13 +16,13 @@ const MINUTE: u64 = 60_000_000_000;
 
 /// The endpoint's secret, and the number of cookies derived from it so far.
 pub(crate) struct Secret {
-    key: [u8; 32],
+    key: Zeroizing<[u8; 32]>,
     cookies: u64,
 }
 
 impl Secret {
     pub(crate) fn new(key: [u8; 32]) -> Secret {
-        Secret { key, cookies: 0 }
+        Secret { key: key.into(), cookies: 0 }
     }
 
     /// Returns a new cookie: a number that cannot be guessed, different each time, never zero.

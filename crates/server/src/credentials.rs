@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use control::admin::{AdminAddress, Credentials, Tokens};
+use zeroize::Zeroizing;
 
 use crate::admin::{Wanted, needs};
 use crate::config::AdminConfig;
@@ -29,7 +30,7 @@ impl CredentialFiles {
         Ok(Some(CredentialFiles { certificate, key, tokens }))
     }
 
-    fn contents(&self) -> Result<(String, String, Tokens), String> {
+    fn contents(&self) -> Result<(String, Zeroizing<String>, Tokens), String> {
         let tokens = Tokens::parse(&read_secret(&self.tokens)?)
             .map_err(|error| format!("{}: {error}", self.tokens.display()))?;
         Ok((read_text(&self.certificate)?, read_secret(&self.key)?, tokens))
@@ -65,12 +66,13 @@ pub fn read_key(path: &Path) -> Result<String, String> {
     let text = match path.as_os_str() == "-" {
         true => std::io::read_to_string(std::io::stdin())
             .map_err(|error| format!("cannot read standard input: {error}"))?,
-        false => read_secret(path)?,
+        false => return Ok(read_secret(path)?.trim().to_owned()),
     };
     Ok(text.trim().to_owned())
 }
 
-/// Reads a text file with a secret. Fails if others than its owner may read the file.
-pub fn read_secret(path: &Path) -> Result<String, String> {
+/// Reads a text file with a secret, which is wiped from memory when it is dropped. Fails if others
+/// than its owner may read the file.
+pub fn read_secret(path: &Path) -> Result<Zeroizing<String>, String> {
     io::read_secret(path).map_err(|error| error.to_string())
 }

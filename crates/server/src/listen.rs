@@ -8,6 +8,7 @@ pub use contract::Protocol;
 use contract::{EtherAddress, ListenerId, NamespaceId, Prelude};
 use io::{Endpoint, Listener, PreludeOf, ServerTls, TcpOptions, TlsPolicy, UnixPath};
 use proto::nvme::Security;
+use zeroize::Zeroizing;
 
 use crate::credentials::{read_secret, read_text};
 use crate::host_keys::HostKeys;
@@ -88,7 +89,7 @@ struct TlsFiles {
 }
 
 impl TlsFiles {
-    fn contents(&self) -> Result<(String, String), String> {
+    fn contents(&self) -> Result<(String, Zeroizing<String>), String> {
         Ok((read_text(&self.certificate)?, read_secret(&self.key)?))
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use contract::{Insecurity, Psk, PskBook, PskHash};
+use zeroize::Zeroizing;
 
 /// Maximum number of identities of a hello that are looked at.
 const IDENTITIES_MAX: usize = 8;
@@ -106,8 +107,8 @@ fn identities(extension: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The secrets of a connection's two directions.
 #[derive(Default)]
 pub(super) struct Secrets {
-    pub(super) client: Option<Vec<u8>>,
-    pub(super) server: Option<Vec<u8>>,
+    pub(super) client: Option<Zeroizing<Vec<u8>>>,
+    pub(super) server: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl Secrets {
@@ -128,13 +129,17 @@ impl Secrets {
 }
 
 /// Parses hexadecimal digits.
-fn bytes(digits: &[u8]) -> Option<Vec<u8>> {
+fn bytes(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = digits.as_chunks::<2>();
     if !pairs.1.is_empty() {
         return None;
     }
-    pairs.0.iter().map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8)).collect()
+    let mut bytes = Zeroizing::new(vec![0; pairs.0.len()]);
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs.0) {
+        *byte = (digit(*high)? << 4 | digit(*low)?) as u8;
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -195,7 +200,7 @@ mod tests {
         ] {
             secrets.note(line.as_bytes());
         }
-        assert_eq!((secrets.client, secrets.server), (Some(vec![0x0a, 0xff]), None));
+        assert_eq!((secrets.client, secrets.server), (Some(vec![0x0a, 0xff].into()), None));
         assert_eq!((bytes(b"0"), bytes(b"0x")), (None, None));
     }
 }

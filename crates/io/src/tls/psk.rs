@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::{Insecurity, Opening, Psk, PskBook};
+use zeroize::Zeroizing;
 
 use super::handshake::Step;
 use super::offers::{Known, Secrets};
@@ -112,8 +113,9 @@ impl PskHandshake {
             Known::Meant { psks, attempt, .. } => (psks[*attempt].hash, server, client),
             Known::Nothing | Known::Book(_) => return Err(Insecurity::Internal),
         };
-        let secret =
-            |bytes: Option<Vec<u8>>| TrafficSecret::new(hash, bytes.ok_or(Insecurity::Internal)?);
+        let secret = |bytes: Option<Zeroizing<Vec<u8>>>| {
+            TrafficSecret::new(hash, bytes.ok_or(Insecurity::Internal)?)
+        };
         let opening = known.chosen().map(|(identity, psk)| {
             let (heard, proven) = (identity.into(), Some(psk.mark));
             Box::new(Opening { is_secured: true, heard, proven })

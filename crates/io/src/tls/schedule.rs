@@ -6,13 +6,15 @@
 use contract::{Insecurity, PskHash};
 use ring::aead::{AES_128_GCM, AES_256_GCM};
 use ring::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
+use zeroize::Zeroizing;
 
 use super::key::Key;
 
-/// The secret of one direction, which changes with every key update.
+/// The secret of one direction, which changes with every key update. It is wiped from memory when
+/// it is dropped.
 pub(super) struct TrafficSecret {
     hash: PskHash,
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
 }
 
 /// A number of bytes to derive.
@@ -29,7 +31,11 @@ impl TrafficSecret {
     ///
     /// # Errors
     /// Fails if the secret is not as long as the hash's digest.
-    pub(super) fn new(hash: PskHash, bytes: Vec<u8>) -> Result<TrafficSecret, Insecurity> {
+    pub(super) fn new(
+        hash: PskHash,
+        bytes: impl Into<Zeroizing<Vec<u8>>>,
+    ) -> Result<TrafficSecret, Insecurity> {
+        let bytes = bytes.into();
         let wanted = match hash {
             PskHash::Sha256 => 32,
             PskHash::Sha384 => 48,
@@ -44,7 +50,7 @@ impl TrafficSecret {
             PskHash::Sha256 => &AES_128_GCM,
             PskHash::Sha384 => &AES_256_GCM,
         };
-        let (mut key, mut iv) = (vec![0; algorithm.key_len()], [0; 12]);
+        let (mut key, mut iv) = (Zeroizing::new(vec![0; algorithm.key_len()]), [0; 12]);
         self.derive(b"tls13 key", &mut key)?;
         self.derive(b"tls13 iv", &mut iv)?;
         Key::of(algorithm, &key, iv, 0)
@@ -52,7 +58,7 @@ impl TrafficSecret {
 
     /// Replaces the secret by the next one, and returns the key of that.
     pub(super) fn update(&mut self) -> Result<Key, Insecurity> {
-        let mut next = vec![0; self.bytes.len()];
+        let mut next = Zeroizing::new(vec![0; self.bytes.len()]);
         self.derive(b"tls13 traffic upd", &mut next)?;
         self.bytes = next;
         self.key()

@@ -246,7 +246,7 @@ fn secret<K, E: Display>(
 ) -> Result<Option<K>, String> {
     let (text, place) = match (file, std::env::var(variable)) {
         (Some(file), _) => (read_secret(file)?, file.display().to_string()),
-        (None, Ok(text)) if !text.is_empty() => (text, variable.to_owned()),
+        (None, Ok(text)) if !text.is_empty() => (text.into(), variable.to_owned()),
         (None, _) => return Ok(None),
     };
     parse(text.trim()).map(Some).map_err(|error| format!("the key of {place} is {error}"))

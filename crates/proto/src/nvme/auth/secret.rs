@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crc::crc32;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 use super::hash::Hash;
 
@@ -17,10 +18,10 @@ const PREFIX: &str = "DHHC-1";
 /// The text that a key is transformed with, after its owner's name.
 const TRANSFORM: &[u8] = b"NVMe-over-Fabrics";
 
-/// A host's or controller's key.
+/// A host's or controller's key. It is wiped from memory when it is dropped.
 #[derive(Clone)]
 pub struct Secret {
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
     /// The hash that transforms the key before its use; `None` for no transformation.
     transform: Option<Hash>,
 }
@@ -81,7 +82,7 @@ impl Secret {
         if !fits {
             return Err(SecretError::Length);
         }
-        Ok(Secret { key: key.to_vec(), transform })
+        Ok(Secret { key: key.to_vec().into(), transform })
     }
 
     /// Parses a key in the standard form, `DHHC-1:0x:…:`.
@@ -102,6 +103,7 @@ impl Secret {
             _ => return Err(SecretError::Hash),
         };
         let data = STANDARD.decode(data.unwrap_or("")).map_err(|_| SecretError::Form)?;
+        let data = Zeroizing::new(data);
         let Some((key, sum)) = data.split_last_chunk::<4>() else {
             return Err(SecretError::Length);
         };
@@ -113,17 +115,18 @@ impl Secret {
 
     /// Returns the key in the standard form, `DHHC-1:0x:…:`, which is as secret as the key.
     pub fn to_text(&self) -> String {
-        let mut data = self.key.clone();
+        let mut data = Zeroizing::new(Vec::with_capacity(self.key.len() + 4));
+        data.extend_from_slice(&self.key);
         data.extend_from_slice(&crc32(&self.key).to_le_bytes());
         let hash = self.transform.map_or(0, Hash::id);
-        alloc::format!("{PREFIX}:{hash:02x}:{}:", STANDARD.encode(data))
+        alloc::format!("{PREFIX}:{hash:02x}:{}:", STANDARD.encode(&*data))
     }
 
     /// Returns the key as responses use it: transformed with the name of its owner (Base 8.13.5.7).
-    pub(super) fn transformed(&self, owner: &str) -> Vec<u8> {
+    pub(super) fn transformed(&self, owner: &str) -> Zeroizing<Vec<u8>> {
         match self.transform {
             None => self.key.clone(),
-            Some(hash) => hash.keyed(&self.key, &[owner.as_bytes(), TRANSFORM]),
+            Some(hash) => hash.keyed(&self.key, &[owner.as_bytes(), TRANSFORM]).into(),
         }
     }
 }

@@ -3,6 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use zeroize::Zeroizing;
+
 use super::super::auth::Hash;
 
 /// The prefix of every label.
@@ -29,7 +31,7 @@ impl Labels {
         label: &[u8],
         context: &[u8],
         bytes: usize,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Zeroizing<Vec<u8>>> {
         let (length, label_bytes) = (u16::try_from(bytes).ok()?, PREFIX.len() + label.len());
         let mut info = Vec::new();
         match self {
@@ -50,19 +52,21 @@ impl Labels {
 }
 
 /// HKDF-Extract without a salt.
-fn extract(hash: Hash, key: &[u8]) -> Vec<u8> {
-    hash.keyed(&vec![0; hash.bytes()], &[key])
+fn extract(hash: Hash, key: &[u8]) -> Zeroizing<Vec<u8>> {
+    hash.keyed(&vec![0; hash.bytes()], &[key]).into()
 }
 
 /// HKDF-Expand, for at most 255 digests.
-fn expand(hash: Hash, prk: &[u8], info: &[u8], bytes: usize) -> Vec<u8> {
-    let (mut all, mut last) = (Vec::new(), Vec::new());
+fn expand(hash: Hash, prk: &[u8], info: &[u8], bytes: usize) -> Zeroizing<Vec<u8>> {
+    // With room for a whole last digest, so that no copy is left behind where the vector grows.
+    let mut all = Zeroizing::new(Vec::with_capacity(bytes + hash.bytes()));
+    let mut last = Zeroizing::new(Vec::new());
     for number in 1..=u8::MAX {
         if all.len() >= bytes {
             break;
         }
-        last = hash.keyed(prk, &[&last, info, &[number]]);
-        all.extend(&last);
+        last = hash.keyed(prk, &[&last, info, &[number]]).into();
+        all.extend_from_slice(&last);
     }
     all.truncate(bytes);
     all

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use contract::{Psk, PskHash, PskMark};
 use crc::crc32;
 use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
 
 use super::super::auth::Hash;
 use super::derive::Labels;
@@ -24,10 +25,11 @@ const TEXT_BYTES_MAX: usize = 256;
 /// The text whose keyed hash is the digest in an identity, behind the names.
 const DIGESTED: &[u8] = b" NVMe-over-Fabrics";
 
-/// A configured key of a host and its controllers, from which the keys of TLS are derived.
+/// A configured key of a host and its controllers, from which the keys of TLS are derived. It is wiped
+/// from memory when it is dropped.
 #[derive(Clone)]
 pub struct TlsKey {
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
     /// The hash that makes the retained key of the configured one; `None` if they are the same.
     retain: Option<Hash>,
 }
@@ -96,7 +98,11 @@ impl TlsKey {
             Some(hash) => key.len() == hash.bytes(),
             None => matches!(key.len(), 32 | 48),
         };
-        if fits { Ok(TlsKey { key: key.to_vec(), retain }) } else { Err(TlsKeyError::Length) }
+        if fits {
+            Ok(TlsKey { key: key.to_vec().into(), retain })
+        } else {
+            Err(TlsKeyError::Length)
+        }
     }
 
     /// Parses a key in the form `NVMeTLSkey-1:0x:…:`.
@@ -119,6 +125,7 @@ impl TlsKey {
             _ => return Err(TlsKeyError::Hash),
         };
         let data = STANDARD.decode(data.unwrap_or("")).map_err(|_| TlsKeyError::Form)?;
+        let data = Zeroizing::new(data);
         let (key, sum) = data.split_last_chunk::<4>().ok_or(TlsKeyError::Length)?;
         if crc32(key) != u32::from_le_bytes(*sum) {
             return Err(TlsKeyError::Checksum);
@@ -128,9 +135,10 @@ impl TlsKey {
 
     /// Returns the key in the form `NVMeTLSkey-1:0x:…:`, which is as secret as the key.
     pub fn to_text(&self) -> String {
-        let mut data = self.key.clone();
+        let mut data = Zeroizing::new(Vec::with_capacity(self.key.len() + 4));
+        data.extend_from_slice(&self.key);
         data.extend_from_slice(&crc32(&self.key).to_le_bytes());
-        format!("{PREFIX}:{:02x}:{}:", self.retain.map_or(0, Hash::id), STANDARD.encode(data))
+        format!("{PREFIX}:{:02x}:{}:", self.retain.map_or(0, Hash::id), STANDARD.encode(&*data))
     }
 
     /// Returns the key that a host offers for a subsystem, with the identity of version 1.
@@ -181,7 +189,7 @@ impl TlsKey {
         let context = context.as_bytes();
         let key = labels.derive(hash, &retained, b"nvme-tls-psk", context, bytes)?;
         let mark = self.mark();
-        Some(Offer { identity, psk: Psk { hash: of_tls, key: key.into(), mark } })
+        Some(Offer { identity, psk: Psk { hash: of_tls, key: key.as_slice().into(), mark } })
     }
 
     /// Returns a short digest of the key. A session compares digests to find out whether its host
