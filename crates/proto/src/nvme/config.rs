@@ -50,6 +50,8 @@ pub struct Referral {
     pub address: String,
     /// The TCP port of the other discovery subsystem, as text.
     pub service: String,
+    /// The use of TLS by connections to the other discovery subsystem.
+    pub security: Security,
 }
 
 /// A set of hosts that see or may use something.

@@ -44,9 +44,9 @@ pub(super) fn discovery_log(state: &State, controller: &Controller) -> Vec<u8> {
             entries.push(entry(state, port, &subsystem.nqn, SubsystemKind::NVM));
         }
     }
-    for Referral { id, family, address, service } in state.inventory.referrals() {
-        let (family, address, service) = (*family, address.clone(), service.clone());
-        let port = Port { id: *id, family, address, service, security: Security::None };
+    for referral in state.inventory.referrals() {
+        let Referral { id, family, address, service, security } = referral.clone();
+        let port = Port { id, family, address, service, security };
         entries.push(entry(state, &port, &own, SubsystemKind::REFERRAL));
     }
     // The generation counts this host's own changes only, so it tells nothing about other hosts.

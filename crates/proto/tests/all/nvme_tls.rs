@@ -3,9 +3,12 @@
 
 use contract::{Fatal, Psk};
 use nearflash_proto::nvme::psk::{TlsIdentity, TlsKey};
-use nearflash_proto::nvme::{Config, Host as Known, Origin, PortId, Security, psks};
+use nearflash_proto::nvme::{Config, Host as Known, Origin, PortId, Referral, Security, psks};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
-use wire::nvme::{Completion, ConnectData, DiscoveryEntry, LogPage, SecureChannel, Status};
+use wire::nvme::{
+    AddressFamily, Completion, ConnectData, DiscoveryEntry, DiscoveryHeader, LogPage,
+    SecureChannel, Status, SubsystemKind,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::nvme_host::*;
@@ -154,10 +157,24 @@ fn discovery_says_where_tls_is_required_or_possible() {
     ] {
         let mut config = config();
         config.ports.iter_mut().for_each(|port| port.security = security);
+        config.referrals = vec![Referral {
+            id: PortId(9),
+            family: AddressFamily::IPV4,
+            address: "192.0.2.1".to_owned(),
+            service: "8009".to_owned(),
+            security,
+        }];
         let fabric = fabric(&config);
         let mut discovery = connect(&fabric, &host(1), DISCOVERY, 1, place(0, 0));
         let log = discovery.log(LogPage::DISCOVERY, 16 * 1024).unwrap();
-        let (entry, _) = DiscoveryEntry::read_from_prefix(&log[1024..]).unwrap();
-        assert_eq!((entry.requirements, entry.specific[0]), (requirements, channel.0));
+        let (header, _) = DiscoveryHeader::read_from_prefix(&log).unwrap();
+        let entries = log[1024..].chunks_exact(1024).take(header.entries.get() as usize);
+        let entries: Vec<DiscoveryEntry> =
+            entries.map(|entry| DiscoveryEntry::read_from_bytes(entry).unwrap()).collect();
+        let kinds: Vec<SubsystemKind> = entries.iter().map(|entry| entry.kind).collect();
+        assert!(kinds.contains(&SubsystemKind::NVM) && kinds.ends_with(&[SubsystemKind::REFERRAL]));
+        for entry in entries {
+            assert_eq!((entry.requirements, entry.specific[0]), (requirements, channel.0));
+        }
     }
 }
