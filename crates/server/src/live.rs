@@ -115,6 +115,7 @@ impl Live {
             open,
             departed,
             removals,
+            freeing: Vec::new(),
             is_frozen,
             keeps_later,
         };
@@ -216,8 +217,9 @@ impl Live {
     /// Stores pending tenants and forbids further changes, because another process may take over.
     ///
     /// # Errors
-    /// Fails, and freezes nothing, if the server drains, if a change cannot be stored, or if a
-    /// record of a change is owed to the audit log and would be lost with this process.
+    /// Fails, and freezes nothing, if the server drains, if space is being given back, if a change
+    /// cannot be stored, or if a record of a change is owed to the audit log and would be lost with
+    /// this process.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;
@@ -225,6 +227,8 @@ impl Live {
         self.halt_recalibrations(true);
         // Behind the lock, so that a change which is under way ends first, as a whole.
         let frozen = self.lock_for_change().and_then(|mut inner| {
+            // The successor could give the blocks to a new namespace.
+            inner.check_not_freeing(None)?;
             self.reconciler.ground.tenants.registry().freeze(true);
             let kept = inner
                 .keep_tenants(&self.reconciler.ground.tenants.list())

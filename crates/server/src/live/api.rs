@@ -42,7 +42,12 @@ impl Inventory for Live {
     }
 
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
-        Namespaces(&self.reconciler).remove(&mut *self.begin()?, name, how)
+        let namespaces = Namespaces(&self.reconciler);
+        let Some(place) = namespaces.remove(&mut *self.begin()?, name, how)? else { return Ok(()) };
+        // A disk may take minutes for it, and others change the configuration meanwhile.
+        let given = namespaces.give_back(name, &place);
+        self.lock().freeing.retain(|other| *other != place);
+        given
     }
 
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem> {

@@ -110,6 +110,7 @@ impl Devices<'_> {
             );
             return Err(Problem::new(Code::InUse, message));
         }
+        inner.check_not_freeing(Some(disk.place))?;
         self.leave_device(&disk)?;
         let mut changes = inner.changes.clone();
         let is_configured = inner.base.all_devices().iter().any(|device| device.name == name);

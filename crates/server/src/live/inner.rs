@@ -7,14 +7,18 @@ use std::sync::Arc;
 use contract::Removals;
 use control::UPGRADING;
 use control::admin::{Code, Problem};
+use worker::Namespace;
 
 use super::changes::Changes;
 use super::kept_reservation::KeptReservation;
 use super::open::Open;
 use super::store::Store;
 use super::world::World;
-use crate::config::Config;
+use crate::config::{Config, Space};
 use crate::listen::ListenAt;
+
+/// The message of a change that is refused because it concerns blocks that are being given back.
+const FREEING: &str = "the space of a removed namespace is still being given back; try again";
 
 /// A server's configuration with its live changes, and the state derived from them.
 pub(super) struct Inner {
@@ -35,6 +39,8 @@ pub(super) struct Inner {
     /// The removals of namespaces so far, by which workers refuse requests that mean a removed
     /// namespace.
     pub(super) removals: Removals,
+    /// The places of removed namespaces whose space is being given back, without the lock.
+    pub(super) freeing: Vec<Namespace>,
     /// `true` while another process takes over, and this one may not change the state file.
     pub(super) is_frozen: bool,
     /// `true` if reservations must be stored after a failed take-over.
@@ -93,6 +99,36 @@ impl Inner {
     pub(super) fn check_thawed(&self) -> Result<(), Problem> {
         match self.is_frozen {
             true => Err(Problem::new(Code::Busy, UPGRADING)),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that no space is being given back on a device, or on any of them (`None`).
+    ///
+    /// # Errors
+    /// Blocks of the device are being given back.
+    pub(super) fn check_not_freeing(&self, device: Option<usize>) -> Result<(), Problem> {
+        let is_meant = |place: &Namespace| device.is_none_or(|device| place.device == device);
+        match self.freeing.iter().any(is_meant) {
+            true => Err(Problem::new(Code::Busy, FREEING)),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that no namespace of a new state has blocks that are being given back.
+    ///
+    /// # Errors
+    /// A namespace has such blocks, which would become zeroes.
+    pub(super) fn check_not_freed(&self, after: &World) -> Result<(), Problem> {
+        let meets = |space: &Space| {
+            self.freeing.iter().any(|place| {
+                place.device == space.place.device
+                    && place.first < space.end()
+                    && space.place.first < place.first + place.blocks
+            })
+        };
+        match after.spaces.iter().any(meets) {
+            true => Err(Problem::new(Code::Busy, FREEING)),
             false => Ok(()),
         }
     }

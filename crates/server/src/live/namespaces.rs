@@ -51,7 +51,7 @@ impl Namespaces<'_> {
             check_free(world, &wanted.name)?;
             let device = self.device_place(world, wanted.device.as_deref())?;
             let number = vacant(inner)?;
-            let first = self.find_room(world, device, blocks)?;
+            let first = self.find_room((world, &inner.freeing), device, blocks)?;
             let place = Namespace { device, first, blocks, read_only: wanted.read_only };
             let uuid = match &wanted.uuid {
                 Some(text) => free_uuid(world, text)?,
@@ -68,12 +68,15 @@ impl Namespaces<'_> {
         self.told_one(&wanted.name)
     }
 
+    /// Removes a namespace. Returns its place if its space is to be given back: to
+    /// [`give_back`](Self::give_back), without the lock, after which the place is to be removed
+    /// from [`Inner::freeing`].
     pub(super) fn remove(
         &self,
         inner: &mut Inner,
         name: &str,
         how: RemoveNamespace,
-    ) -> Result<(), Problem> {
+    ) -> Result<Option<Namespace>, Problem> {
         let mut freed = None;
         self.0.change(inner, |inner, changes| {
             let world = &inner.world;
@@ -112,7 +115,8 @@ impl Namespaces<'_> {
             Ok(Vec::new())
         })?;
         tracing::info!(namespace = name, "namespace removed");
-        freed.map_or(Ok(()), |place| self.give_back(name, &place))
+        inner.freeing.extend(freed);
+        Ok(freed)
     }
 
     /// Checks that the space of a namespace can be given back: no other namespace has a block of
@@ -138,9 +142,9 @@ impl Namespaces<'_> {
         volume.check_gives_back().map_err(invalid)
     }
 
-    /// Gives the space of a removed namespace back. The removal is stored, and no request of the
-    /// namespace may be at the device any more.
-    fn give_back(&self, name: &str, place: &Namespace) -> Result<(), Problem> {
+    /// Gives the space of a removed namespace back, for as long as the device takes. The removal is
+    /// stored, and no request of the namespace may be at the device any more.
+    pub(super) fn give_back(&self, name: &str, place: &Namespace) -> Result<(), Problem> {
         let failed = |code, why: &str| {
             Problem::new(code, format!("{name} is removed, and its blocks stay as they are: {why}"))
         };
@@ -176,15 +180,19 @@ impl Namespaces<'_> {
         }
     }
 
-    /// Returns the first block of a range of this size that belongs to no namespace. The range may
-    /// extend beyond the end of a device that can grow.
-    fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
+    /// Returns the first block of a range of this size that belongs to no namespace, and to no place
+    /// of `freeing`. The range may extend beyond the end of a device that can grow.
+    fn find_room(
+        &self,
+        (world, freeing): (&World, &[Namespace]),
+        device: usize,
+        blocks: u64,
+    ) -> Result<u64, Problem> {
         let volume = self.0.ground.places.get(device).expect("it was just found");
-        let mut taken: Vec<(u64, u64)> = world
-            .spaces
-            .iter()
-            .filter(|space| space.place.device == device)
-            .map(|space| (space.place.first, space.end()))
+        let places = world.spaces.iter().map(|space| &space.place).chain(freeing);
+        let mut taken: Vec<(u64, u64)> = places
+            .filter(|place| place.device == device)
+            .map(|place| (place.first, place.first + place.blocks))
             .collect();
         taken.sort_unstable();
         let mut from = 0;

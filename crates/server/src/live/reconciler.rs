@@ -125,6 +125,7 @@ impl Reconciler {
         let mut changes = inner.changes.clone();
         let needs = edit(inner, &mut changes)?;
         let world = self.world(inner, &changes, &inner.open)?;
+        inner.check_not_freed(&world)?;
         self.clear_probes(&world)?;
         let growth = growth::write_sizes_down(&self.ground.places, inner, &needs)?;
         if let Err(problem) = self.prepare(&needs).and_then(|()| inner.keep(changes)) {

@@ -54,6 +54,7 @@ impl<'a> Reload<'a> {
 
     /// Applies another configuration as far as possible; returns the differences that remain.
     pub(super) fn take(&self, inner: &mut Inner, new: Config) -> Result<Reloaded, Problem> {
+        inner.check_not_freeing(None)?;
         let (devices, listeners) = (Devices(self.reconciler), Listeners(self.reconciler));
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);

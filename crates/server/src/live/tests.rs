@@ -539,3 +539,39 @@ fn a_server_drains_or_is_taken_over_but_not_both() {
     assert!(!live.lock().is_frozen, "who waits is not told that another takes over");
     live.change_tenant(&plain("late")).unwrap();
 }
+
+#[test]
+fn blocks_that_are_being_given_back_go_to_nobody() {
+    const TWO: &str = "[[device]]\nname = \"other\"\nspec = \"null:8MiB\"\n";
+    const KEPT: &str = "[[namespace]]\nname = \"kept\"\ndevice = \"disk\"\nsize = \"1MiB\"\n";
+    let new = || live(&format!("{DISK}{TWO}{KEPT}"));
+    let live = new();
+    let place =
+        |device, first| worker::Namespace { device, first, blocks: 2_048, read_only: false };
+    let wanted = |name: &str| NewNamespace {
+        name: name.to_owned(),
+        bytes: 1 << 20,
+        device: None,
+        read_only: false,
+        uuid: None,
+        subsystems: None,
+    };
+    // As while a disk discards the blocks behind the namespace, and blocks of the other device.
+    live.lock().freeing = vec![place(0, 2_048), place(1, 0)];
+    live.add_namespace(&wanted("later")).unwrap();
+    let firsts = |live: &Live| live.spaces().iter().map(|one| one.place.first).collect::<Vec<_>>();
+    assert_eq!(firsts(&live), [0, 4_096]);
+    live.change_tenant(&plain("late")).unwrap();
+    let text = format!("{DISK}{}", KEPT.replace("1MiB", "4MiB"));
+    let reloaded = live.reload(Config::parse(&text).unwrap()).map(drop);
+    let removed = live.remove_device("other");
+    for refused in [reloaded, removed] {
+        let problem = refused.unwrap_err();
+        assert_eq!(problem.code, Code::Busy);
+        assert!(problem.message.contains("being given back"), "{}", problem.message);
+    }
+    assert!(live.freeze().unwrap_err().contains("being given back"));
+    let another = new();
+    another.add_namespace(&wanted("later")).unwrap();
+    assert_eq!(firsts(&another), [0, 2_048], "nothing is being given back there");
+}
