@@ -11,7 +11,7 @@ use client::Loss;
 use client::block::{Engine, News, Terms, classes};
 use contract::BufPool;
 use io::ublk::BlockQueue;
-use io::{Clock, Owner, Ring, SpinPolicy, carve, run};
+use io::{Clock, Network, Owner, PacketSockets, Ring, Sockets, SpinPolicy, carve, run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -101,6 +101,10 @@ impl Crew {
         };
         spawn("signals", listen)?;
         let mut threads = Vec::new();
+        let serve = match plan.server.is_of_packets() {
+            true => serve::<PacketSockets>,
+            false => serve::<Sockets>,
+        };
         for queue in 0..plan.queues {
             let (plan, file, sender) = (plan.clone(), Arc::clone(file), sender.clone());
             threads.push(spawn(&format!("queue-{queue}"), move || {
@@ -204,10 +208,15 @@ fn message(queue: u16, news: News) -> Told {
 }
 
 /// Serves one queue until the device is stopped.
-fn serve(number: u16, plan: &Plan, file: &Arc<File>, sender: &Sender<Told>) -> Result<(), String> {
+fn serve<N: Network<Reactor = Ring>>(
+    number: u16,
+    plan: &Plan,
+    file: &Arc<File>,
+    sender: &Sender<Told>,
+) -> Result<(), String> {
     let ring = Ring::for_block_device().map_err(|e| e.to_string())?;
     let identity = plan.identity + u128::from(number);
-    let initiator = plan.server.initiator(&ring, plan.depth, identity)?;
+    let initiator = plan.server.initiator::<N>(&ring, plan.depth, identity)?;
     let arena = carve(&classes(plan.depth)).map_err(|e| e.to_string())?;
     let queue = BlockQueue::open(file, &ring, Owner::device(0), number, plan.depth);
     let queue = queue.map_err(|e| e.to_string())?;

@@ -93,8 +93,8 @@ pub(crate) fn attach(folder: &Path, asked: &Attach, print: &dyn Fn(&str)) -> Res
     let server = Server::find(&volume)?;
     let info = server.survey(volume.namespace)?;
     let form = BlockForm::of(&info, volume.read_only).map_err(|e| format!("{e}: no reads"))?;
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get().min(128) as u16);
-    let made = add(&mut control, asked, asked.queues.unwrap_or(processors))?;
+    let queues = server.queues(asked.queues)?;
+    let made = add(&mut control, asked, queues)?;
     let device = made.device.get();
     let right = Right::await_free(folder, device)?;
     let served = match &right {

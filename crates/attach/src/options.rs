@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::record::{SPIN_MICROS, Volume};
+use crate::record::{SPIN_MICROS, Volume, lasting};
 
 /// Options of a device to attach.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Attach {
-    /// Server with the volume, as reflex://HOST:PORT, reflex+unix:PATH or, over TLS,
-    /// reflexs://HOST:PORT[?ca=FILE]
+    /// Server with the volume, as reflex://HOST:PORT, reflex+unix:PATH, over TLS
+    /// reflexs://HOST:PORT[?ca=FILE], or in packets reflex+udp://HOST:PORT[?key=FILE] or
+    /// reflex+eth://INTERFACE/MAC[?key=FILE]
     url: String,
     /// Number of the namespace [default: the server's]
     #[arg(long, value_name = "NUMBER")]
@@ -67,7 +68,7 @@ impl Attach {
     /// Returns the volume that is asked for.
     pub(crate) fn volume(&self) -> Volume {
         Volume {
-            url: self.url.clone(),
+            url: lasting(&self.url),
             namespace: self.namespace,
             tenant: self.tenant.clone().unwrap_or_default(),
             token_file: self.token_file.as_deref().map(absolute),

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use client::{Address, ServerEndpoint};
 use serde::{Deserialize, Serialize};
 
 /// The folder of the records.
@@ -75,9 +76,26 @@ pub(crate) struct Volume {
 impl Volume {
     /// Returns `true` if both volumes have the same address, namespace and tenant.
     pub(crate) fn is_same(&self, other: &Volume) -> bool {
-        let key = |volume: &Volume| (volume.url.clone(), volume.namespace, volume.tenant.clone());
+        let key = |volume: &Volume| (lasting(&volume.url), volume.namespace, volume.tenant.clone());
         key(self) == key(other)
     }
+}
+
+/// Returns the URL of a server with absolute paths, so that it means the same to a successor with
+/// another working directory. A text that is no URL stays as it is.
+pub(crate) fn lasting(url: &str) -> String {
+    let Ok(mut address) = url.parse::<Address>() else { return url.to_owned() };
+    let socket = match &mut address.place {
+        ServerEndpoint::Unix(path) => Some(path),
+        _ => None,
+    };
+    let authorities = address.trust.as_mut().and_then(|trust| trust.authorities.as_mut());
+    for path in [socket, authorities, address.key.as_mut()].into_iter().flatten() {
+        if let Ok(whole) = std::path::absolute(&*path) {
+            *path = whole.to_string_lossy().into_owned();
+        }
+    }
+    address.to_string()
 }
 
 impl Record {
@@ -277,6 +295,27 @@ mod tests {
         assert!(Right::take(folder.path(), 1).unwrap().is_some());
         drop(right);
         assert!(Right::take(folder.path(), 0).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_url_means_the_same_in_another_directory() {
+        let here = std::env::current_dir().unwrap();
+        let whole = |url: &str| url.replace("HERE", here.to_str().unwrap());
+        for (url, wanted) in [
+            (
+                "reflex+udp://h:1?window=64&key=packet.key",
+                "reflex+udp://h:1?window=64&key=HERE/packet.key",
+            ),
+            ("reflexs://h:1?ca=./ca.pem&name=n", "reflexs://h:1?ca=HERE/ca.pem&name=n"),
+            ("reflex+unix:a.sock", "reflex+unix:HERE/a.sock"),
+            ("reflex+unix:/run/a.sock", "reflex+unix:/run/a.sock"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(lasting(url), whole(wanted));
+        }
+        let one = record(1).volume;
+        let of = |url: &str| Volume { url: url.to_owned(), ..one.clone() };
+        assert!(of("reflex+unix:a.sock").is_same(&of(&whole("reflex+unix:HERE/a.sock"))));
     }
 
     #[test]

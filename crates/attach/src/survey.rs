@@ -1,14 +1,16 @@
 //! The server: where it is, how a queue connects to it, and what it says of the namespace.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use client::{Address, Durability, Initiator, Loss, Options, Report, ServerEndpoint, Version};
-use contract::{Control, NamespaceId, NamespaceInfo};
-use io::{ClientTls, Clock, Endpoint, Network, Reactor, Ring, Sockets, SocketsConfig, UnixPath};
+use contract::{Control, EtherVia, NamespaceId, NamespaceInfo};
+use io::{
+    ClientTls, Clock, Endpoint, Network, PacketKey, PacketSockets, Reactor, Ring, Sockets,
+    SocketsConfig, UdpLanes, UnixPath,
+};
 
 use crate::record::Volume;
 
@@ -20,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Server {
     endpoint: Endpoint,
     tls: Option<ClientTls>,
+    /// The key of sealed packets; `None` for streams and for packets in the clear.
+    key: Option<PacketKey>,
     options: Options,
 }
 
@@ -27,7 +31,7 @@ impl Server {
     /// Looks the server of a volume up.
     ///
     /// # Errors
-    /// Says what is wrong with the address, or with the file of the token.
+    /// Says what is wrong with the address, or with the file of the token or of the key.
     pub(crate) fn find(volume: &Volume) -> Result<Server, String> {
         let url = &volume.url;
         let address: Address = url.parse().map_err(|e| format!("`{url}`: {e}"))?;
@@ -56,7 +60,9 @@ impl Server {
             let pin = trust.fingerprint.as_deref();
             ClientTls::new(address.certified_name(), authorities, pin).map_err(|e| e.to_string())
         });
-        Ok(Server { endpoint: endpoint(&address.place)?, tls: tls.transpose()?, options })
+        let key = address.key.as_deref().map(|file| io::read_packet_key(Path::new(file)));
+        let key = key.transpose().map_err(|e| e.to_string())?;
+        Ok(Server { endpoint: endpoint(&address.place)?, tls: tls.transpose()?, key, options })
     }
 
     /// Returns the server for a successor of a client that knew this storage epoch, so that a loss
@@ -73,17 +79,44 @@ impl Server {
         &self.options.durability
     }
 
+    /// Returns `true` if connections to the server are made of packets, and `false` if they are
+    /// streams. Packets need sockets of the type [`PacketSockets`].
+    pub(crate) fn is_of_packets(&self) -> bool {
+        self.endpoint.is_of_packets()
+    }
+
+    /// Returns the number of queues of a new device of this server's: `asked`, or else one for each
+    /// processor.
+    ///
+    /// # Errors
+    /// Refuses several queues that have to share a card's one AF_XDP socket.
+    pub(crate) fn queues(&self, asked: Option<u16>) -> Result<u16, String> {
+        let via = match &self.endpoint {
+            Endpoint::Ethernet(at) => at.via,
+            _ => None,
+        };
+        let processors = std::thread::available_parallelism();
+        match (via, asked) {
+            (Some(EtherVia::Xdp | EtherVia::Native), None | Some(1)) => Ok(1),
+            (Some(EtherVia::Xdp | EtherVia::Native), Some(queues)) => Err(format!(
+                "--queues {queues}: a card has one AF_XDP socket, and each queue has a socket of \
+                 its own; use --queues 1, or via=packet"
+            )),
+            (_, asked) => Ok(asked.unwrap_or(processors.map_or(1, |n| n.get().min(128) as u16))),
+        }
+    }
+
     /// Returns an initiator with one connection and `depth` requests, over the sockets of `ring`,
     /// with this identity at the server.
     ///
     /// # Errors
     /// Fails if the machine has no memory or descriptors for it.
-    pub(crate) fn initiator(
+    pub(crate) fn initiator<N: Network<Reactor = Ring>>(
         &self,
         ring: &Ring,
         depth: u16,
         client: u128,
-    ) -> Result<Initiator<Sockets>, String> {
+    ) -> Result<Initiator<N>, String> {
         let depth = usize::from(depth);
         let config = SocketsConfig {
             connections_max: 5,
@@ -91,8 +124,11 @@ impl Server {
             frames_max: depth + 4,
             ..SocketsConfig::default()
         };
-        let mut sockets = Sockets::new(ring, config).map_err(|e| e.to_string())?;
+        let mut sockets = N::new(ring, config).map_err(|e| e.to_string())?;
         sockets.dial_to(self.endpoint.clone());
+        if let Some(key) = &self.key {
+            sockets.dial_sealed(key.clone()).map_err(|e| e.to_string())?;
+        }
         if let Some(tls) = &self.tls {
             sockets.dial_over(tls.clone()).map_err(|e| e.to_string())?;
         }
@@ -106,8 +142,26 @@ impl Server {
     /// # Errors
     /// Says why the server has not answered.
     pub(crate) fn survey(&self, namespace: Option<u16>) -> Result<NamespaceInfo, String> {
+        if let Endpoint::Ethernet(at) = &self.endpoint
+            && at.via != Some(EtherVia::Packet)
+        {
+            // A card has one AF_XDP socket, which is for the device.
+            let mut at = at.clone();
+            at.via = Some(EtherVia::Packet);
+            return Server { endpoint: Endpoint::Ethernet(at), ..self.clone() }.survey(namespace);
+        }
+        match self.is_of_packets() {
+            true => self.survey_over::<PacketSockets>(namespace),
+            false => self.survey_over::<Sockets>(namespace),
+        }
+    }
+
+    fn survey_over<N: Network<Reactor = Ring>>(
+        &self,
+        namespace: Option<u16>,
+    ) -> Result<NamespaceInfo, String> {
         let ring = Ring::new().map_err(|e| e.to_string())?;
-        let mut initiator = self.initiator(&ring, 4, identity())?;
+        let mut initiator = self.initiator::<N>(&ring, 4, identity())?;
         let clock = Clock::start();
         let question = Control::Info { tag: 0, namespace: namespace.map(NamespaceId) };
         initiator.control(clock.now(), None, question).expect("nothing else is in flight");
@@ -138,9 +192,10 @@ impl Server {
 
 /// Returns the reason of a loss in words.
 pub(crate) fn told(why: Loss) -> String {
-    match why.errno() {
-        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
-        None => why.to_string(),
+    match (why.refused_seal(), why.errno()) {
+        (Some(refusal), _) => refusal.to_owned(),
+        (None, Some(errno)) => std::io::Error::from_raw_os_error(errno).to_string(),
+        (None, None) => why.to_string(),
     }
 }
 
@@ -157,22 +212,15 @@ fn chance() -> u64 {
 }
 
 fn endpoint(place: &ServerEndpoint) -> Result<Endpoint, String> {
-    match place {
-        ServerEndpoint::Unix(path) => {
-            UnixPath::new(path).map(Endpoint::from).map_err(|e| e.to_string())
+    let found = match place {
+        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
+        ServerEndpoint::Network(host) => io::look_up(host).map(Endpoint::Internet),
+        ServerEndpoint::Packets(hosts) => {
+            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
         }
-        ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_) => Err(format!(
-            "{place}: block devices are attached over streams alone; expected \
-             reflex://HOST:PORT or reflex+unix:PATH"
-        )),
-        ServerEndpoint::Network(name) => {
-            let found = name.to_socket_addrs().map(|mut found| found.next());
-            match found.map_err(|e| format!("cannot find `{name}`: {e}"))? {
-                Some(address) => Ok(address.into()),
-                None => Err(format!("cannot find `{name}`: it has no address")),
-            }
-        }
-    }
+        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
+    };
+    found.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -200,11 +248,27 @@ mod tests {
     }
 
     #[test]
+    fn queues_that_would_share_a_card_are_refused() {
+        let card = "reflex+eth://eth1/02:00:00:00:00:01";
+        let queues = |url: &str, asked| Server::find(&volume(url)).unwrap().queues(asked);
+        assert_eq!(queues(card, Some(3)), Ok(3));
+        assert_eq!(queues(&format!("{card}?via=packet"), Some(3)), Ok(3));
+        for via in ["xdp", "native"] {
+            let url = format!("{card}?via={via}");
+            assert_eq!((queues(&url, None), queues(&url, Some(1))), (Ok(1), Ok(1)));
+            let error = queues(&url, Some(2)).unwrap_err();
+            assert!(error.contains("use --queues 1, or via=packet"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_no_address_is_refused() {
         let error = Server::find(&volume("http://x")).unwrap_err();
         assert!(error.contains("reflex://"), "{error}");
         let error = Server::find(&volume("reflex://127.0.0.1:1?v=1")).unwrap_err();
         assert!(error.contains("version 1"), "{error}");
+        let error = Server::find(&volume("reflex+udp://h:1?key=/nonexistent/key")).unwrap_err();
+        assert!(error.contains("/nonexistent/key"), "{error}");
         let missing = Volume {
             token_file: Some("/nonexistent/token".into()),
             ..volume("reflex://127.0.0.1:1")

@@ -76,7 +76,7 @@ pub use sockets_config::SocketsConfig;
 pub use spread::Spread;
 pub use thrift::give_memory_back;
 pub use tls::{ClientTls, PreludeOf, ServerTls, TlsPolicy};
-pub use udp_lanes::UdpLanes;
+pub use udp_lanes::{UdpLanes, look_up};
 pub use waker::Waker;
 
 /// The sockets of a worker over io_uring.

@@ -1,7 +1,7 @@
 //! The lanes of an endpoint of packets over UDP: one address, or several of different network cards.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 
 use packets::LANES_MAX;
 
@@ -16,6 +16,18 @@ pub struct UdpLanes {
 }
 
 impl UdpLanes {
+    /// Looks up the lanes of a server by their `HOST:PORT`, of which there is one at least.
+    ///
+    /// # Errors
+    /// Names the host that is not found, or that cannot be a lane beside the others.
+    pub fn find(hosts: &[String], window: Option<u16>) -> Result<UdpLanes, Error> {
+        let mut lanes = UdpLanes { window, ..UdpLanes::from(look_up(&hosts[0])?) };
+        for host in &hosts[1..] {
+            lanes.add(look_up(host)?)?;
+        }
+        Ok(lanes)
+    }
+
     /// Adds the address of a further lane.
     ///
     /// # Errors
@@ -72,9 +84,28 @@ impl fmt::Display for UdpLanes {
     }
 }
 
+/// Looks up the IP address of a server by its `HOST:PORT`.
+///
+/// # Errors
+/// Says why the host is not found.
+pub fn look_up(host: &str) -> Result<SocketAddr, Error> {
+    let unknown = |why: String| Error::new(format!("cannot find `{host}`: {why}"));
+    let mut found = host.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    found.next().ok_or_else(|| unknown("it has no address".to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_are_looked_up_by_their_hosts() {
+        let hosts = ["127.0.0.1:7", "127.0.0.2:7"].map(str::to_owned);
+        let lanes = UdpLanes::find(&hosts, Some(64)).unwrap();
+        assert_eq!(lanes.to_string(), "127.0.0.1:7?also=127.0.0.2:7&window=64");
+        let error = UdpLanes::find(&["nowhere".to_owned()], None).unwrap_err().to_string();
+        assert!(error.contains("cannot find `nowhere`"), "{error}");
+    }
 
     #[test]
     fn lanes_have_addresses_of_their_own() {

@@ -4,7 +4,6 @@
 //! This module deliberately leaves out the waiters for answers: the caller keeps them by ticket.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
@@ -360,28 +359,15 @@ impl<N: Network> Drop for Engine<N> {
 
 /// Returns the endpoint of an address. Looks up the host's name, if there is one.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
-    match place {
-        ServerEndpoint::Unix(path) => match UnixPath::new(path) {
-            Ok(path) => Ok(path.into()),
-            Err(error) => Err(Error::Address(error.to_string())),
-        },
-        ServerEndpoint::Network(name) => look_up(name).map(Endpoint::Internet),
+    let found = match place {
+        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
+        ServerEndpoint::Network(name) => io::look_up(name).map(Endpoint::Internet),
         ServerEndpoint::Packets(hosts) => {
-            let mut lanes = UdpLanes::from(look_up(&hosts.lanes[0])?);
-            lanes.window = hosts.window;
-            for name in &hosts.lanes[1..] {
-                lanes.add(look_up(name)?).map_err(|error| Error::Address(error.to_string()))?;
-            }
-            Ok(Endpoint::Packets(lanes))
+            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
         }
         ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
-    }
-}
-
-fn look_up(name: &str) -> Result<SocketAddr, Error> {
-    let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
-    let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-    found.next().ok_or_else(|| unknown("it has no address".to_owned()))
+    };
+    found.map_err(|error| Error::Address(error.to_string()))
 }
 
 /// Returns the TLS settings of an address; `None` without TLS.

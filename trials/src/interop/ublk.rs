@@ -6,3 +6,4 @@ mod bed;
 pub(super) mod devices;
 pub(super) mod failures;
 pub(super) mod resize;
+pub(super) mod weather;

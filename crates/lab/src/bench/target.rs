@@ -2,7 +2,6 @@
 //! the spec of a device that this process opens itself.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -83,7 +82,7 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with("nvme-tcp://") {
             let address = text.parse::<NvmeAddress>().map_err(|e| e.to_string())?;
-            let endpoint = look_up(&address.place)?.into();
+            let endpoint = io::look_up(&address.place).map_err(|error| error.to_string())?.into();
             return Ok(Target::Nvme { endpoint, address, text: text.to_owned() });
         }
         if ["nbd://", "nbds://", "nbd+unix:"].iter().any(|scheme| text.starts_with(scheme)) {
@@ -131,24 +130,15 @@ fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<Client
 
 /// Returns the endpoint of a server's address. Looks up the host name, if there is one.
 fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
-    match place {
-        ServerEndpoint::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
-        ServerEndpoint::Network(host) => Ok(look_up(host)?.into()),
+    let found = match place {
+        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
+        ServerEndpoint::Network(host) => io::look_up(host).map(Endpoint::Internet),
         ServerEndpoint::Packets(hosts) => {
-            let mut lanes = UdpLanes::from(look_up(&hosts.lanes[0])?);
-            lanes.window = hosts.window;
-            for host in &hosts.lanes[1..] {
-                lanes.add(look_up(host)?).map_err(|error| error.to_string())?;
-            }
-            Ok(Endpoint::Packets(lanes))
+            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
         }
         ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
-    }
-}
-
-fn look_up(host: &str) -> Result<SocketAddr, String> {
-    let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
-    found.next().ok_or_else(|| format!("`{host}` has no address"))
+    };
+    found.map_err(|error| error.to_string())
 }
 
 impl fmt::Display for Target {

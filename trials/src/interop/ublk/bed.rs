@@ -19,10 +19,29 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The file in the guest whose existence ends the load.
 const ENOUGH: &str = "/run/enough";
 
+/// The transport between the guest and the server, as the scheme of their URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// TCP.
+    Streams,
+    /// Packets over UDP.
+    Packets,
+}
+
+impl Over {
+    fn scheme(self) -> &'static str {
+        match self {
+            Over::Streams => "reflex",
+            Over::Packets => "reflex+udp",
+        }
+    }
+}
+
 /// A server that can be killed, and a guest with the driver ublk_drv loaded.
 pub(super) struct Bed<'a> {
     context: &'a Context,
     pub(super) guest: Guest,
+    over: Over,
     /// The server's arguments behind `serve`, without its listener.
     arguments: Vec<String>,
     port: u16,
@@ -40,16 +59,27 @@ pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
 impl<'a> Bed<'a> {
     /// Starts a server with this device and without the admin API, and takes a guest.
     pub(super) fn start(context: &'a Context, device: &str) -> Result<Bed<'a>, String> {
-        Bed::of(context, &["--admin", "none", "--device", device])
+        Bed::over(context, Over::Streams, device)
     }
 
-    /// Starts a server with these arguments, and takes a guest.
-    pub(super) fn of(context: &'a Context, arguments: &[&str]) -> Result<Bed<'a>, String> {
+    /// Starts a server with this device and without the admin API, and takes a guest that reaches it
+    /// by this transport.
+    pub(super) fn over(context: &'a Context, over: Over, device: &str) -> Result<Bed<'a>, String> {
+        Bed::of(context, over, &["--admin", "none", "--device", device])
+    }
+
+    /// Starts a server with these arguments, and takes a guest that reaches it by this transport.
+    pub(super) fn of(
+        context: &'a Context,
+        over: Over,
+        arguments: &[&str],
+    ) -> Result<Bed<'a>, String> {
         let (qemu, kernel) = context.tools()?;
         let guest = context.standby.take(qemu, kernel)?;
         let mut bed = Bed {
             context,
             guest,
+            over,
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             port: free_port()?,
             log: context.folder.join("server.log"),
@@ -64,7 +94,8 @@ impl<'a> Bed<'a> {
     /// attach`.
     pub(super) fn attach(&self, options: &str) -> String {
         let program = self.context.nearflash.display();
-        format!("exec {program} attach reflex://{HOST}:{} {options}", self.port)
+        let scheme = self.over.scheme();
+        format!("exec {program} attach {scheme}://{HOST}:{} {options}", self.port)
     }
 
     /// Attaches the volume in the guest with these options, and waits until its device can be used.
@@ -150,7 +181,8 @@ impl<'a> Bed<'a> {
     fn server_command(&self) -> Command {
         let mut command = Command::new(&self.context.nearflash);
         command.arg("serve").args(&self.arguments);
-        command.args(["--listen", &format!("reflex://127.0.0.1:{}", self.port)]);
+        let listener = format!("{}://127.0.0.1:{}", self.over.scheme(), self.port);
+        command.args(["--listen", &listener]);
         command
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::chance::Chance;
 use super::super::guest::SOON;
 use super::super::{Context, Verdict};
-use super::bed::{Bed, provide};
+use super::bed::{Bed, Over, provide};
 
 /// The command of a round of load: some seconds of writing on any machine, then verification.
 const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsrange=4k-128k \
@@ -17,13 +17,58 @@ const ROUND: &str = "fio --name=load --filename=/dev/ublkb0 --rw=randwrite --bsr
 /// The command that prints the identifier of the process that serves the device.
 const PROCESS: &str = r#"sed -n 's/.*"process": \([0-9]*\).*/\1/p' /run/nearflash-attach/0.json"#;
 
-/// Kills the server under load, and starts it again with its file.
+/// Kills the server of a volume that is attached over streams.
 pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, String> {
+    kill_server(context, Over::Streams)
+}
+
+/// Kills the process of a volume that is attached over streams.
+pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
+    kill_process(context, Over::Streams)
+}
+
+/// Upgrades the server of a volume that is attached over streams.
+pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, String> {
+    upgrade_server(context, Over::Streams)
+}
+
+/// Has the server of a volume stay away that is attached over streams.
+pub(in super::super) fn server_away(context: &Context) -> Result<Verdict, String> {
+    leave(context, Over::Streams)
+}
+
+/// Kills the server, and then the process, of a volume that is attached over packets.
+pub(in super::super) fn packets_killed(context: &Context) -> Result<Verdict, String> {
+    both(context, [kill_server, kill_process])
+}
+
+/// Upgrades the server of a volume that is attached over packets, and has it stay away.
+pub(in super::super) fn packets_away(context: &Context) -> Result<Verdict, String> {
+    both(context, [upgrade_server, leave])
+}
+
+/// A test over a transport.
+type Part = fn(&Context, Over) -> Result<Verdict, String>;
+
+/// Runs two tests over packets.
+fn both(context: &Context, parts: [Part; 2]) -> Result<Verdict, String> {
+    let mut told = Vec::new();
+    for part in parts {
+        match part(context, Over::Packets)? {
+            Verdict::Passed(text) => told.push(text),
+            skipped => return Ok(skipped),
+        }
+    }
+    Ok(Verdict::Passed(told.join("; ")))
+}
+
+/// Kills the server under load, and starts it again with its file.
+fn kill_server(context: &Context, over: Over) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let volume = context.folder.join("volume");
-    let mut bed = Bed::start(context, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = Bed::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
     let mut chance = Chance::new(context.seed ^ 44);
@@ -40,14 +85,16 @@ pub(in super::super) fn server_killed(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
 }
 
-/// Upgrades the server under load. The device's connections must move to each successor.
-pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, String> {
+/// Upgrades the server under load. Connections over streams must move to each successor; those over
+/// packets are dialled anew.
+fn upgrade_server(context: &Context, over: Over) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let (volume, admin) = (context.folder.join("volume"), context.folder.join("admin"));
     let device = format!("file:{}?size=64MiB", volume.display());
-    let mut bed = Bed::of(context, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
+    let mut bed =
+        Bed::of(context, over, &["--admin", &admin.to_string_lossy(), "--device", &device])?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
     let mut chance = Chance::new(context.seed ^ 22);
@@ -61,22 +108,25 @@ pub(in super::super) fn server_upgraded(context: &Context) -> Result<Verdict, St
     let said = bed.must(&format!("cat /proc/$({PROCESS})/fd/2"))?;
     let log = bed.server_log()?;
     let moves = log.lines().filter(|line| line.contains("took over") && line.contains("; 0 end"));
-    if said.contains("no connection") || moves.count() as u64 != u64::from(upgrades) {
+    let is_moved = !said.contains("no connection") && moves.count() as u64 == u64::from(upgrades);
+    let moved = match over {
+        Over::Streams => ", no new connection",
+        Over::Packets => "",
+    };
+    if over == Over::Streams && !is_moved {
         return Err(format!("a connection did not move:\n{said}{log}"));
     }
     bed.end()?;
-    Ok(Verdict::Passed(format!(
-        "{upgrades} upgrades, no new connection, and fio read back all it wrote"
-    )))
+    Ok(Verdict::Passed(format!("{upgrades} upgrades{moved}, and fio read back all it wrote")))
 }
 
 /// Kills the process that serves the device under load, or tells it to end. A successor must take
 /// the device over, by its number or by the command that attached it.
-pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, String> {
+fn kill_process(context: &Context, over: Over) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let mut bed = Bed::start(context, "mem:64MiB")?;
+    let mut bed = Bed::over(context, over, "mem:64MiB")?;
     bed.attached("")?;
     let load = bed.start_load(ROUND)?;
     let mut chance = Chance::new(context.seed ^ 88);
@@ -104,12 +154,12 @@ pub(in super::super) fn process_killed(context: &Context) -> Result<Verdict, Str
 
 /// Lets a server stay away for longer than I/O waits. I/O must fail, and the device must serve
 /// again once the server is back.
-pub(in super::super) fn server_away(context: &Context) -> Result<Verdict, String> {
+fn leave(context: &Context, over: Over) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
     let volume = context.folder.join("volume");
-    let mut bed = Bed::start(context, &format!("file:{}?size=64MiB", volume.display()))?;
+    let mut bed = Bed::over(context, over, &format!("file:{}?size=64MiB", volume.display()))?;
     bed.attached("--fail-after 2")?;
     bed.must("dd if=/usr/bin/fio of=/dev/ublkb0 bs=64k count=16 oflag=direct 2>/dev/null")?;
     bed.kill_server();
