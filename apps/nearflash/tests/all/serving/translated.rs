@@ -170,21 +170,28 @@ fn a_load_that_overwrites_the_volume_many_times_is_verified() {
 #[test]
 fn hosts_are_told_how_large_a_write_stays_whole() {
     let told = |device: &str| {
+        let another = format!("{SUBSYSTEM}-2");
         let text = format!(
             "[[device]]\nname = \"d\"\nspec = \"{device}\"\n\
-             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n{}",
-            subsystem()
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n{}{}",
+            subsystem(),
+            subsystem().replace(SUBSYSTEM, &another)
         );
         let server = Launch::config(&text).start();
-        let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-        let data = host.identify(IdentifyCns::NAMESPACE, 1).unwrap();
-        let (namespace, _) = IdentifyNamespace::read_from_prefix(&data).unwrap();
-        assert_eq!(namespace.features & 1 << 1, 1 << 1, "the namespace has units of its own");
-        let boundaries = (namespace.atomic_boundary, namespace.atomic_boundary_power_fail);
-        assert_eq!((boundaries.0.get(), boundaries.1.get()), (0, 0));
-        let controller = host.identify(IdentifyCns::CONTROLLER, 0).unwrap();
-        assert_eq!(controller[526..530], [0; 4], "AWUN and AWUPF hold for all namespaces");
-        (namespace.atomic_blocks.get(), namespace.atomic_blocks_power_fail.get())
+        let by = |subsystem: &str| {
+            let mut host = NvmeQueue::admin(server.listener(0), 1, subsystem).unwrap();
+            let data = host.identify(IdentifyCns::NAMESPACE, 1).unwrap();
+            let (namespace, _) = IdentifyNamespace::read_from_prefix(&data).unwrap();
+            assert_eq!(namespace.features & 1 << 1, 1 << 1, "the namespace has units of its own");
+            let boundaries = (namespace.atomic_boundary, namespace.atomic_boundary_power_fail);
+            assert_eq!((boundaries.0.get(), boundaries.1.get()), (0, 0));
+            let controller = host.identify(IdentifyCns::CONTROLLER, 0).unwrap();
+            assert_eq!(controller[526..530], [0; 4], "AWUN and AWUPF hold for all namespaces");
+            (namespace.atomic_blocks.get(), namespace.atomic_blocks_power_fail.get())
+        };
+        let told = by(SUBSYSTEM);
+        assert_eq!(by(&another), told, "the namespace is the same in every subsystem");
+        told
     };
     // Zero-based: 255 pages and a block, wherever they begin.
     assert_eq!(told("ftl:mem:1GiB"), (255 * 8, 255 * 8));
