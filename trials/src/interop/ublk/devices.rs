@@ -114,7 +114,7 @@ pub(in super::super) fn file_system(context: &Context) -> Result<Verdict, String
 /// For each transport, the most wake-ups of the process of an idle device during [`IDLE`], and the
 /// most KiB of its memory. Over packets, the client asks every 20 s whether the server is there.
 const IDLE_MAX: [(Over, [u64; 2]); 2] =
-    [(Over::Streams, [1, 8 * 1024]), (Over::Packets, [20, 10 * 1024])];
+    [(Over::Streams, [1, 8 * 1024]), (Over::Packets, [20, 20 * 1024])];
 
 /// A script that prints how often threads of the process were woken in 90 s, and in KiB its
 /// resident memory, the part that is its own, and the part that is the program's file.
