@@ -11,6 +11,7 @@ mod interrupts;
 mod machine;
 mod measure;
 mod network;
+mod nodes;
 mod power;
 mod processors;
 mod servers;

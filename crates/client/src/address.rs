@@ -124,7 +124,7 @@ impl fmt::Display for ServerEndpoint {
             ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
             ServerEndpoint::Packets(hosts) => write!(f, "reflex+udp://{}", hosts.lanes[0]),
             ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
-            ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.place()),
+            ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.first()),
         }
     }
 }
@@ -165,7 +165,7 @@ impl fmt::Display for AddressError {
                     f,
                     "`?{query}` is not understood; only ?v=1 and ?v=2 are, of reflex+udp:// and \
                      reflex+eth:// also key=FILE, of reflex+udp:// also also=HOST:PORT and \
-                     window=N, of reflex+eth:// also port=N, window=N and \
+                     window=N, of reflex+eth:// also also=INTERFACE/MAC, port=N, window=N and \
                      via=xdp|native|packet, and of reflexs:// also ca=FILE, fingerprint=SHA256 and \
                      name=NAME, separated by `&`"
                 )
@@ -190,7 +190,7 @@ impl FromStr for Address {
         } else if let Some(host) = place.strip_prefix("reflex+udp://") {
             ServerEndpoint::Packets(PacketHosts { lanes: vec![network(host)?], window: None })
         } else if let Some(place) = place.strip_prefix("reflex+eth://") {
-            let at = place.parse().ok().filter(|at: &EtherAddress| at.mac.is_some());
+            let at = place.parse().ok().filter(|at: &EtherAddress| at.first().mac.is_some());
             ServerEndpoint::Ethernet(at.ok_or(AddressError::Ethernet)?)
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             unix(path)?
@@ -285,6 +285,7 @@ mod tests {
             "reflex+udp://host:1?v=1&also=other:2&also=[::1]:3&window=64&key=/etc/packet.key",
             "reflex+eth://eth1/02:00:00:00:00:02",
             "reflex+eth://eth1/02:00:00:00:00:02?v=1&port=7421&key=/etc/packet.key",
+            "reflex+eth://eth1/02:00:00:00:00:02?also=eth2/02:00:00:00:00:03&also=eth3&window=64",
             "reflex+unix:/run/a.sock",
             "reflex+unix:./a:b?v=1",
             "reflexs://h:1",

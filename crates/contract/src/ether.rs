@@ -1,9 +1,12 @@
-//! Addresses in a segment of Ethernet: of cards, and of what listens at a card.
+//! Addresses in segments of Ethernet: of cards, and of what listens at cards.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
+
+use crate::PacketReading;
 
 /// The address of a network card in its segment (IEEE 802, EUI-48).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,18 +40,60 @@ impl FromStr for Mac {
     }
 }
 
-/// A place in a segment of Ethernet: a network interface of this machine, and what is reached by it
-/// or listens at it.
+/// A network interface of this machine, and the server's card that is reached by it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EtherCard {
+    interface: String,
+    /// The card of the server. `None` stands for the interface's own card at a server, and for every
+    /// card that the server tells at a client.
+    pub mac: Option<Mac>,
+}
+
+impl EtherCard {
+    /// Maximum bytes of an interface's name: the kernel takes 16 with the final zero
+    /// (`netdevice(7)`).
+    pub const INTERFACE_BYTES_MAX: usize = 15;
+
+    /// Returns the name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+}
+
+impl FromStr for EtherCard {
+    type Err = EtherError;
+
+    /// Parses `INTERFACE` or `INTERFACE/MAC`, which a slash may follow.
+    fn from_str(text: &str) -> Result<EtherCard, EtherError> {
+        let (interface, rest) = text.split_once('/').unwrap_or((text, ""));
+        let is_name = |c: char| c.is_ascii_graphic() && !matches!(c, ':' | '?' | '&');
+        let is_long = interface.len() > EtherCard::INTERFACE_BYTES_MAX;
+        if interface.is_empty() || is_long || !interface.chars().all(is_name) {
+            return Err(EtherError::Interface);
+        }
+        let mac = rest.strip_suffix('/').unwrap_or(rest);
+        let mac = if mac.is_empty() { None } else { Some(mac.parse()?) };
+        Ok(EtherCard { interface: interface.to_owned(), mac })
+    }
+}
+
+impl fmt::Display for EtherCard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.interface)?;
+        self.mac.map_or(Ok(()), |mac| write!(f, "/{mac}"))
+    }
+}
+
+/// An endpoint in frames of Ethernet: one card of this machine for each of its lanes, and what is
+/// reached by them or listens at them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EtherAddress {
-    interface: String,
-    /// The card of the server; `None` for the card of the interface itself.
-    pub mac: Option<Mac>,
+    cards: Vec<EtherCard>,
     /// The server's port, by which servers at one card are told apart.
     pub port: u16,
     /// The way of frames through the kernel; `None` for the best one that is allowed.
     pub via: Option<EtherVia>,
-    /// Packets in flight to each peer, whatever the delay; `None` for a window that follows the delay.
+    /// Packets in flight by each path, whatever the delay; `None` for a window that follows the delay.
     pub window: Option<u16>,
 }
 
@@ -98,18 +143,30 @@ impl EtherAddress {
     /// The port at which servers listen by default.
     pub const PORT: u16 = 7420;
 
-    /// Maximum bytes of an interface's name: the kernel takes 16 with the final zero
-    /// (`netdevice(7)`).
-    pub const INTERFACE_BYTES_MAX: usize = 15;
-
-    /// Returns the name of the interface.
-    pub fn interface(&self) -> &str {
-        &self.interface
+    /// Returns the cards, the first of which is dialled first.
+    pub fn cards(&self) -> &[EtherCard] {
+        &self.cards
     }
 
-    /// Sets the option `port`, `window` or `via` from a URL. Returns `false`, without a change, if
-    /// the key is unknown or the value invalid.
+    /// Returns the first card.
+    pub fn first(&self) -> &EtherCard {
+        &self.cards[0]
+    }
+
+    /// Returns the endpoint with this card as its only one.
+    pub fn only(&self, card: EtherCard) -> EtherAddress {
+        EtherAddress { cards: alloc::vec![card], ..self.clone() }
+    }
+
+    /// Sets the option `port`, `window` or `via` from a URL, or adds the card of `also`. Returns
+    /// `false`, without a change, if the key is unknown, the value invalid or named before, or there
+    /// are [`PacketReading::LANES_MAX`] cards.
     pub fn take(&mut self, key: &str, value: &str) -> bool {
+        if key == "also" {
+            let card = value.parse().ok().filter(|card| !self.cards.contains(card));
+            let card = card.filter(|_| self.cards.len() < PacketReading::LANES_MAX);
+            return card.map(|card| self.cards.push(card)).is_some();
+        }
         let named = EtherVia::NAMES.into_iter().find(|(name, _)| *name == value);
         match (key, value.parse::<u16>(), named) {
             ("port", Ok(port), _) if port > 0 => self.port = port,
@@ -120,60 +177,43 @@ impl EtherAddress {
         true
     }
 
-    /// Returns the address with `mac` as the card of the server.
-    pub fn at_card(&self, mac: Mac) -> EtherAddress {
-        EtherAddress { mac: Some(mac), ..self.clone() }
+    /// Returns the endpoint with these addresses of its cards, in their order.
+    pub fn at_cards(&self, macs: impl IntoIterator<Item = Mac>) -> EtherAddress {
+        let mut at = self.clone();
+        at.cards.iter_mut().zip(macs).for_each(|(card, mac)| card.mac = Some(mac));
+        at
     }
 
-    /// Returns the options that differ from their defaults, as keys and values of a URL.
+    /// Returns the cards behind the first and the options that differ from their defaults, as keys
+    /// and values of a URL.
     pub fn options(&self) -> impl Iterator<Item = (&'static str, String)> {
         let port = (self.port != EtherAddress::PORT).then(|| ("port", self.port.to_string()));
         let via = self.via.map(|via| ("via", via.name().to_owned()));
         let window = self.window.map(|packets| ("window", packets.to_string()));
-        port.into_iter().chain(via).chain(window)
-    }
-
-    /// Returns the address without its options: `INTERFACE` or `INTERFACE/MAC`.
-    pub fn place(&self) -> impl fmt::Display + '_ {
-        Place(self)
+        let also = self.cards[1..].iter().map(|card| ("also", card.to_string()));
+        also.chain(port).chain(via).chain(window)
     }
 }
 
-struct Place<'a>(&'a EtherAddress);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.interface)?;
-        self.0.mac.map_or(Ok(()), |mac| write!(f, "/{mac}"))
+impl From<EtherCard> for EtherAddress {
+    fn from(card: EtherCard) -> EtherAddress {
+        let cards = alloc::vec![card];
+        EtherAddress { cards, port: EtherAddress::PORT, via: None, window: None }
     }
 }
 
 impl FromStr for EtherAddress {
     type Err = EtherError;
 
-    /// Parses `INTERFACE` or `INTERFACE/MAC`, which a slash may follow.
+    /// Parses the first card: `INTERFACE` or `INTERFACE/MAC`, which a slash may follow.
     fn from_str(text: &str) -> Result<EtherAddress, EtherError> {
-        let (interface, rest) = text.split_once('/').unwrap_or((text, ""));
-        let is_name = |c: char| c.is_ascii_graphic() && !matches!(c, ':' | '?' | '&');
-        let is_long = interface.len() > EtherAddress::INTERFACE_BYTES_MAX;
-        if interface.is_empty() || is_long || !interface.chars().all(is_name) {
-            return Err(EtherError::Interface);
-        }
-        let mac = rest.strip_suffix('/').unwrap_or(rest);
-        let mac = if mac.is_empty() { None } else { Some(mac.parse()?) };
-        Ok(EtherAddress {
-            interface: interface.to_owned(),
-            mac,
-            port: EtherAddress::PORT,
-            via: None,
-            window: None,
-        })
+        text.parse().map(|card: EtherCard| card.into())
     }
 }
 
 impl fmt::Display for EtherAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.place())?;
+        write!(f, "{}", self.first())?;
         for (n, (key, value)) in self.options().enumerate() {
             write!(f, "{}{key}={value}", if n == 0 { '?' } else { '&' })?;
         }
@@ -198,7 +238,13 @@ mod tests {
         assert!(place.take("via", "packet") && place.via == Some(EtherVia::Packet));
         assert!(place.take("window", "64"));
         assert!(place.to_string().ends_with("?port=7421&via=packet&window=64"), "{place}");
+        assert!(place.take("also", "eth2") && place.take("also", "eth3/02:00:00:00:00:0a"));
+        let also = "eth1/02:00:00:00:00:02?also=eth2&also=eth3/02:00:00:00:00:0a&port=7421";
+        assert!(place.to_string().starts_with(also), "{place}");
+        assert_eq!(place.only(place.cards()[1].clone()).cards().len(), 1);
+        assert!(place.take("also", "eth2/02:00:00:00:00:0b"));
         for (key, value) in [
+            ("also", "eth5"),
             ("via", "udp"),
             ("window", "0"),
             ("port", "0"),
@@ -208,6 +254,15 @@ mod tests {
         ] {
             assert!(!place.take(key, value), "{key}={value}");
         }
+    }
+
+    #[test]
+    fn no_card_is_named_twice_and_none_is_invalid() {
+        let mut place: EtherAddress = "eth1/02:00:00:00:00:02".parse().unwrap();
+        for bad in ["", "eth1/02:00:00:00:00:02", "eth2/ff:ff:ff:ff:ff:ff", "an interface"] {
+            assert!(!place.take("also", bad), "{bad}");
+        }
+        assert!(place.take("also", "eth1/02:00:00:00:00:03"), "one card may reach several");
     }
 
     #[test]

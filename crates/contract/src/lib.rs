@@ -54,7 +54,7 @@ pub use chores::{ChoreRate, Chored, Chores};
 pub use command::{BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
 pub use door::Door;
-pub use ether::{EtherAddress, EtherError, EtherVia, Mac};
+pub use ether::{EtherAddress, EtherCard, EtherError, EtherVia, Mac};
 pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
 pub use happening::{Credential, End, Happening};

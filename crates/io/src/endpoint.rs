@@ -24,7 +24,7 @@ pub enum Endpoint {
     Unix(UnixPath),
     /// IP addresses and ports for messages in packets over UDP (docs/adr/0035-udp.md).
     Packets(UdpLanes),
-    /// A card and a port for messages in packets, in frames of Ethernet
+    /// Cards and a port for messages in packets, in frames of Ethernet
     /// (docs/adr/0046-raw-ethernet.md).
     Ethernet(EtherAddress),
 }
@@ -71,7 +71,7 @@ impl Endpoint {
             Endpoint::Internet(address) => Peer::Internet(*address),
             Endpoint::Packets(lanes) => Peer::Packets(lanes.first()),
             Endpoint::Ethernet(at) => {
-                Peer::Ethernet { mac: at.mac.unwrap_or(Mac([0; 6])), port: at.port }
+                Peer::Ethernet { mac: at.first().mac.unwrap_or(Mac([0; 6])), port: at.port }
             }
             // What listens has a user; a socket that cannot say which is not connected any more.
             Endpoint::Unix(_) => Peer::Local { uid: peer_uid(socket).unwrap_or(u32::MAX) },

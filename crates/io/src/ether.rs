@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{EtherAddress, Mac};
+use contract::{EtherAddress, EtherCard, Mac};
 use packets::Settings;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
@@ -50,6 +50,9 @@ const MEMORY_PAUSE: Duration = Duration::from_millis(500);
 /// limits may make them smaller.
 const SOCKET_BYTES: usize = 4 << 20;
 
+/// The beginning of the name of a claim; the interface's index and the port follow.
+const CLAIM: &str = "nearflash-ethernet-";
+
 /// The packet type of a frame that was sent to the card's own address (`linux/if_packet.h`).
 const PACKET_HOST: u32 = 0;
 
@@ -71,14 +74,29 @@ pub(crate) struct Card {
     pub(crate) queues: u32,
     /// The card, or its driver, takes the tags of VLANs off frames before a program sees them.
     pub(crate) takes_tags_off: bool,
+    /// The interface is up: somebody wants it to carry frames.
+    is_up: bool,
 }
 
 impl Card {
-    /// Finds a card by the name of its interface.
+    /// Finds a card that is up by the name of its interface.
     ///
     /// # Errors
     /// Fails if there is none, or if it is not up.
-    pub(crate) fn find(interface: &str) -> Result<Card, Error> {
+    fn find_up(interface: &str) -> Result<Card, Error> {
+        match Card::find(interface)? {
+            card if card.is_up => Ok(card),
+            _ => Err(Error::new(format!(
+                "the interface {interface} is down; bring it up: ip link set {interface} up"
+            ))),
+        }
+    }
+
+    /// Finds a card by the name of its interface.
+    ///
+    /// # Errors
+    /// Fails if there is none.
+    fn find(interface: &str) -> Result<Card, Error> {
         let fail = |e| Error::system(format!("cannot use the interface {interface}"), e);
         let flags = SocketFlags::CLOEXEC;
         let any = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
@@ -98,15 +116,24 @@ impl Card {
         if card.sa_family != libc::ARPHRD_ETHER {
             return Err(Error::new(format!("{interface} is not a card of Ethernet")));
         }
-        if i32::from(flags) & libc::IFF_UP == 0 {
-            return Err(Error::new(format!(
-                "the interface {interface} is down; bring it up: ip link set {interface} up"
-            )));
-        }
+        let is_up = i32::from(flags) & libc::IFF_UP != 0;
         let mac = Mac(std::array::from_fn(|n| card.sa_data[n] as u8));
         let (queues, takes_tags_off) = (queues(&any, interface), takes_tags_off(&any, interface));
-        Ok(Card { index, mac, mtu: mtu as usize, queues, takes_tags_off })
+        Ok(Card { index, mac, mtu: mtu as usize, queues, takes_tags_off, is_up })
     }
+}
+
+/// Returns the index of an interface; `None` if there is no such interface.
+pub(crate) fn index_of(interface: &str) -> Option<i32> {
+    let any = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    );
+    let told = request(any.ok()?, interface, libc::SIOCGIFINDEX).ok()?;
+    // SAFETY: the kernel has written the member that belongs to the request.
+    Some(unsafe { told.ifr_ifru.ifru_ifindex })
 }
 
 /// Returns an `ifreq` structure with the interface's name, and zeroes in all other fields.
@@ -248,7 +275,7 @@ impl Patience {
 fn claim(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC;
     let claim = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    let name = format!("nearflash-ethernet-{}-{port}", card.index);
+    let name = format!("{CLAIM}{}-{port}", card.index);
     rustix::net::bind(&claim, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     Ok(claim)
 }
@@ -266,13 +293,13 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Takes the port of a server at `at`.
+    /// Takes the port `port` of a server at a card of its machine.
     ///
     /// # Errors
     /// Fails if another server has the port, or if the interface is missing, down or has another
     /// address.
-    pub(crate) fn listen(at: &EtherAddress) -> Result<Door, Error> {
-        let card = Card::find(at.interface())?;
+    pub(crate) fn listen(at: &EtherCard, port: u16) -> Result<Door, Error> {
+        let card = Card::find_up(at.interface())?;
         if let Some(mac) = at.mac.filter(|mac| *mac != card.mac) {
             return Err(Error::new(format!(
                 "{} has the address {}; expected {mac}, or no address",
@@ -281,32 +308,32 @@ impl Door {
             )));
         }
         let patience = Patience::Waits;
-        let claim = patience.attempt(|| claim(&card, at.port)).map_err(|e| {
+        let claim = patience.attempt(|| claim(&card, port)).map_err(|e| {
             let hint = match e.kind() {
                 std::io::ErrorKind::AddrInUse => " (is another server running there?)",
                 _ => "",
             };
-            Error::system(format!("cannot receive packets at {at}{hint}"), e)
+            Error::system(format!("cannot receive packets at {at}, port {port}{hint}"), e)
         })?;
-        Ok(Door { card, port: at.port, claim: Some(Arc::new(claim)), patience })
+        Ok(Door { card, port, claim: Some(Arc::new(claim)), patience })
     }
 
-    /// Returns the Ethernet port of a server whose socket another process holds. That process
-    /// passes on its claim to the port later.
+    /// Returns the port `port` at a card, of which another process holds a server's socket. That
+    /// process passes on its claim to the port later. The interface may be down for the moment.
     ///
     /// # Errors
-    /// Fails if the interface is missing or down.
-    pub(crate) fn adopt(at: &EtherAddress) -> Result<Door, Error> {
+    /// Fails if the interface is missing.
+    pub(crate) fn adopt(at: &EtherCard, port: u16) -> Result<Door, Error> {
         let (card, patience) = (Card::find(at.interface())?, Patience::Waits);
-        Ok(Door { card, port: at.port, claim: None, patience })
+        Ok(Door { card, port, claim: None, patience })
     }
 
-    /// Takes a free port for a client of the server at an address.
+    /// Takes a free port for a client at a card of its machine.
     ///
     /// # Errors
     /// Fails if the interface cannot be used, or if all ports that were tried are taken.
-    pub(crate) fn call(server: &EtherAddress) -> Result<Door, Error> {
-        let card = Card::find(server.interface())?;
+    pub(crate) fn call(interface: &str) -> Result<Door, Error> {
+        let card = Card::find_up(interface)?;
         let chance = crate::random::secret();
         let ports = chance.chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]]));
         let free = ports.take(CLIENT_TRIES).find_map(|port| {
@@ -314,7 +341,7 @@ impl Door {
             claim(&card, port).ok().map(|claim| (port, claim))
         });
         let Some((port, claim)) = free else {
-            return Err(Error::new(format!("cannot find a free port at {}", server.interface())));
+            return Err(Error::new(format!("cannot find a free port at {interface}")));
         };
         Ok(Door { card, port, claim: Some(Arc::new(claim)), patience: Patience::Fails })
     }
@@ -401,6 +428,25 @@ pub(crate) fn adopt(socket: impl AsFd, at: &EtherAddress) -> Result<(), Error> {
 /// socket.
 pub(crate) fn is_claim(socket: impl AsFd) -> bool {
     sockopt::socket_domain(&socket) == Ok(AddressFamily::UNIX)
+}
+
+/// Returns the index of the interface at which a socket, which another process passed, claims a port
+/// or receives frames; `None` if it does neither.
+pub(crate) fn interface_of(socket: impl AsFd) -> Option<i32> {
+    if is_claim(&socket) {
+        let own = SocketAddrUnix::try_from(rustix::net::getsockname(&socket).ok()?).ok()?;
+        let name = std::str::from_utf8(own.abstract_name()?).ok()?;
+        return name.strip_prefix(CLAIM)?.split_once('-')?.0.parse().ok();
+    }
+    let mut address = link_address(0, Mac([0; 6]));
+    let mut bytes = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes to the address, which outlives the call.
+    let told = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockname(fd, (&raw mut address).cast(), &raw mut bytes)
+    };
+    let is_of_card = told == 0 && i32::from(address.sll_family) == libc::AF_PACKET;
+    is_of_card.then_some(address.sll_ifindex)
 }
 
 /// Makes the kernel distribute the frames for a port over the first `workers` of its sockets. A
@@ -533,10 +579,10 @@ mod tests {
 
     #[test]
     fn what_is_no_card_is_named() {
-        let at = |text: &str| text.parse::<EtherAddress>().unwrap();
-        let error = Door::listen(&at("nosuchcard")).unwrap_err().to_string();
+        let listen = |text: &str| Door::listen(&text.parse().unwrap(), EtherAddress::PORT);
+        let error = listen("nosuchcard").unwrap_err().to_string();
         assert!(error.contains("nosuchcard") && error.contains("No such device"), "{error}");
-        let error = Door::listen(&at("lo")).unwrap_err().to_string();
+        let error = listen("lo").unwrap_err().to_string();
         assert!(error.contains("lo is not a card of Ethernet"), "{error}");
     }
 

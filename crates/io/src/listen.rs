@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use contract::EtherAddress;
+use contract::{EtherAddress, EtherCard};
 use packets::PacketKey;
 use rustix::net::sockopt;
 
@@ -175,22 +175,40 @@ impl Listener {
         Ok(Listener { also, ..Listener::over(Arc::new(first), Endpoint::Packets(lanes)) })
     }
 
-    /// Receives packets in frames of Ethernet at a network card, for `workers` workers.
+    /// Receives packets in frames of Ethernet at network cards, for `workers` workers.
     ///
     /// # Errors
     /// Fails if a right is missing, another server has the port, or the interface cannot be used.
     pub fn bind_ether(at: &EtherAddress, workers: usize) -> Result<Listener, Error> {
-        let door = Door::listen(at)?;
+        for (n, card) in at.cards().iter().enumerate() {
+            let interface = card.interface();
+            if at.cards()[..n].iter().any(|other| other.interface() == interface) {
+                return Err(Error::new(format!("also={interface} is another lane, too")));
+            }
+        }
+        let bind = |card: &EtherCard| Listener::bind_card(at.only(card.clone()), workers);
+        let mut lanes: Vec<Listener> = at.cards().iter().map(bind).collect::<Result<_, _>>()?;
+        let macs = lanes.iter().filter_map(|lane| lane.door.as_ref().map(|door| door.card.mac));
+        let endpoint = Endpoint::Ethernet(at.at_cards(macs));
+        let first = lanes.remove(0);
+        Ok(Listener { also: lanes, endpoint, ..first })
+    }
+
+    /// Receives packets in frames of Ethernet at the first card of `at`.
+    fn bind_card(at: EtherAddress, workers: usize) -> Result<Listener, Error> {
+        let door = Door::listen(at.first(), at.port)?;
         door.packet_bytes()?;
         // Beside AF_XDP, too: a successor goes on with it.
         let socket = Arc::new(door.open()?);
-        let card = open_card(&door, at, workers)?.map(Box::new);
+        let way = (at.first().interface(), at.via);
+        let card = open_card(&door, way, workers)?.map(Box::new);
         if card.is_some() {
             // Nobody reads there until then.
             let fail = |e| Error::system("cannot keep frames from a packet socket", e);
             ether::hear(&socket, None).map_err(fail)?;
         }
-        let listener = Listener::over(socket, Endpoint::Ethernet(at.at_card(door.card.mac)));
+        let endpoint = Endpoint::Ethernet(at.at_cards([door.card.mac]));
+        let listener = Listener::over(socket, endpoint);
         Ok(Listener { door: Some(Box::new(door)), card, ..listener })
     }
 
@@ -273,7 +291,7 @@ impl Listener {
         }
         if let Endpoint::Ethernet(at) = &endpoint {
             ether::adopt(&socket, at)?;
-            let door = Some(Box::new(Door::adopt(at)?));
+            let door = Some(Box::new(Door::adopt(at.first(), at.port)?));
             return Ok(Listener { door, ..Listener::over(Arc::new(socket), endpoint) });
         }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
@@ -294,14 +312,12 @@ impl Listener {
     /// Fails if a socket does not receive packets at the address.
     pub fn adopt_others(&mut self, sockets: Vec<OwnedFd>) -> Result<(), Error> {
         for socket in sockets {
+            if let Some(other) = lane_of(&socket, &self.endpoint) {
+                self.adopt_lane(socket, other)?;
+                continue;
+            }
             match (&self.endpoint, &mut self.door) {
-                (Endpoint::Packets(lanes), _) => match lane_of(&socket, lanes) {
-                    Some(other) => {
-                        self.adopt_lane(socket, other)?;
-                        continue;
-                    }
-                    None => crate::datagram::check(&socket, lanes.first())?,
-                },
+                (Endpoint::Packets(lanes), _) => crate::datagram::check(&socket, lanes.first())?,
                 (Endpoint::Ethernet(_), Some(door)) if ether::is_claim(&socket) => {
                     door.claim = Some(Arc::new(socket));
                     continue;
@@ -314,9 +330,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Adds a socket that another process had at the address of a further lane.
-    fn adopt_lane(&mut self, socket: OwnedFd, address: SocketAddr) -> Result<(), Error> {
-        let endpoint = Endpoint::Packets(address.into());
+    /// Adds a socket that another process had at a further lane.
+    fn adopt_lane(&mut self, socket: OwnedFd, endpoint: Endpoint) -> Result<(), Error> {
         match self.also.iter_mut().find(|lane| lane.endpoint == endpoint) {
             Some(lane) => lane.adopt_others(vec![socket]),
             None => {
@@ -338,10 +353,10 @@ impl Listener {
     /// was moved.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
-        let claim = self.door.as_ref().and_then(|door| door.claim.as_ref());
-        let lanes =
-            self.also.iter().flat_map(|lane| [&lane.socket].into_iter().chain(&lane.others));
-        let sockets = [&self.socket].into_iter().chain(&self.others).chain(claim).chain(lanes);
+        let sockets = [self].into_iter().chain(&self.also).flat_map(|lane| {
+            let claim = lane.door.as_ref().and_then(|door| door.claim.as_ref());
+            [&lane.socket].into_iter().chain(&lane.others).chain(claim)
+        });
         let sockets = sockets.map(Arc::downgrade).collect();
         Kept { sockets, endpoint: self.endpoint.clone(), stays }
     }
@@ -367,10 +382,22 @@ impl Listener {
     }
 }
 
-/// Returns the address of a socket if it is that of a lane behind the first.
-fn lane_of(socket: &OwnedFd, lanes: &UdpLanes) -> Option<SocketAddr> {
-    let own: SocketAddr = rustix::net::getsockname(socket).ok()?.try_into().ok()?;
-    lanes.all()[1..].contains(&own).then_some(own)
+/// Returns the endpoint of the lane behind the first to which a socket belongs; `None` if it belongs to
+/// none.
+fn lane_of(socket: &OwnedFd, endpoint: &Endpoint) -> Option<Endpoint> {
+    match endpoint {
+        Endpoint::Packets(lanes) => {
+            let own: SocketAddr = rustix::net::getsockname(socket).ok()?.try_into().ok()?;
+            lanes.all()[1..].contains(&own).then(|| Endpoint::Packets(own.into()))
+        }
+        Endpoint::Ethernet(at) => {
+            let index = ether::interface_of(socket)?;
+            let is_there = |card: &&EtherCard| ether::index_of(card.interface()) == Some(index);
+            let card = at.cards()[1..].iter().find(is_there)?;
+            Some(Endpoint::Ethernet(at.only(card.clone())))
+        }
+        Endpoint::Internet(_) | Endpoint::Unix(_) => None,
+    }
 }
 
 /// Returns whether a dialled stream is connected to itself: a dial to an unused port of this

@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, Migrate, NetEvent, SizeClass,
-    Streams, TenantId, Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, EtherAddress, EtherCard, EtherVia, Frame, Instant, ListenerId,
+    Migrate, NetEvent, SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{
     LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Shape, Shaped, Station,
-    TransportSettings,
+    TransportSettings, Way,
 };
 
 use crate::ether::{Door, PORTS_BYTES};
@@ -64,8 +64,8 @@ pub struct PacketSockets {
     listener: Option<(ListenerId, Listener)>,
     /// The sizes and the shape of a further lane, at a client; `None` until it dials.
     further: Option<(LaneSizes, Option<Shape>)>,
-    /// The port of this client at an Ethernet card.
-    door: Option<Door>,
+    /// The ports of this client at Ethernet cards.
+    doors: Vec<Door>,
     /// The server to which packet connections are dialled.
     server: Option<Endpoint>,
     /// The key with which packets to the server are sealed.
@@ -97,16 +97,18 @@ impl PacketSockets {
         self.packets.as_ref().filter(|_| is_of_packets)
     }
 
-    /// Returns a transport over a socket, and over the sockets of further lanes.
+    /// Returns a transport over these roads, a lane each. Packets are as small as every road carries.
     fn carry(
         &mut self,
-        road: Road,
-        also: Vec<Arc<OwnedFd>>,
+        roads: Vec<Road>,
+        window: Option<u16>,
         (dials, key): (bool, Option<PacketKey>),
     ) -> Result<CardPackets, Error> {
         let trial = Trial::of_environment()?;
-        let head = road.head_bytes();
-        let Road { over, mut packet_bytes, kept, control } = road;
+        let is_over_udp = matches!(roads[0].over, Over::Socket(_, SocketKind::Udp { .. }));
+        let head = if is_over_udp { UDP_BYTES } else { PORTS_BYTES };
+        let least = |of: fn(&Road) -> usize| roads.iter().map(of).min().expect("there is a road");
+        let (mut packet_bytes, kept) = (least(|road| road.packet_bytes), least(|road| road.kept));
         if let Some(trial) = &trial {
             packet_bytes = trial.packet_bytes(head, packet_bytes);
         }
@@ -115,11 +117,9 @@ impl PacketSockets {
             true => (32, 128, 32, Settings::CLIENT),
         };
         // Over Ethernet each packet takes a buffer and a send.
-        let (landings, blocks) = match over {
-            Over::Socket(_, SocketKind::Udp { .. }) => (landings, blocks),
-            Over::Socket(_, SocketKind::Ethernet { .. }) | Over::Card(..) => {
-                (4 * landings, 4 * blocks)
-            }
+        let (landings, blocks) = match is_over_udp {
+            true => (landings, blocks),
+            false => (4 * landings, 4 * blocks),
         };
         let sealed = key.map(|key| -> Result<Sealed, Error> {
             let chance = crate::random::secret();
@@ -133,7 +133,7 @@ impl PacketSockets {
             worker: self.place.0 as u8,
             workers: self.place.1 as u8,
             packet_bytes,
-            control,
+            control: window.map_or(Policy::Delay, Policy::Fixed),
             local: Policy::Fixed(LOCAL_WINDOW),
             associations_max: base.associations_max.max(2 * divided),
             paths_max: base.paths_max.max(2 * divided),
@@ -148,19 +148,18 @@ impl PacketSockets {
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
         let shape = trial.as_ref().and_then(|trial| trial.shape(head));
         self.further = dials.then_some((sizes, shape));
-        let lane = match over {
-            Over::Socket(socket, kind) => {
-                AnyLane::Socket(SocketLane::new(&self.ring, 0, (socket, kind), sizes)?)
-            }
-            Over::Card(card, door) => {
-                AnyLane::Xdp(XdpLane::new(&self.ring, *card, door, (packet_bytes, spares))?)
-            }
-        };
-        let mut lanes = vec![Shaped::new(lane, shape)];
-        for socket in also {
-            let of = (socket, SocketKind::Udp { is_connected: false });
-            let lane = SocketLane::new(&self.ring, lanes.len(), of, sizes)?;
-            lanes.push(Shaped::new(AnyLane::Socket(lane), shape));
+        let mut lanes = Vec::new();
+        for (number, road) in roads.into_iter().enumerate() {
+            let lane = match road.over {
+                Over::Socket(socket, kind) => {
+                    AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
+                }
+                Over::Card(card, door) => {
+                    let of = (&self.ring, number);
+                    AnyLane::Xdp(XdpLane::new(of, *card, door, (packet_bytes, spares))?)
+                }
+            };
+            lanes.push(Shaped::new(lane, shape));
         }
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
@@ -185,7 +184,7 @@ impl PacketSockets {
                     let of = (Arc::new(socket), SocketKind::Udp { is_connected: true });
                     SocketLane::new(&self.ring, number, of, sizes)
                 }),
-                Station::Ethernet { .. } => Err(Error::new("a card has one lane")),
+                Station::Ethernet { .. } => Err(Error::new("cards are opened at the start")),
             };
             match opened {
                 Ok(lane) => packets.add_lane(Shaped::new(AnyLane::Socket(lane), shape)),
@@ -197,34 +196,62 @@ impl PacketSockets {
         }
     }
 
-    /// Creates the socket for packets to a server.
+    /// Creates the sockets for packets to a server.
     fn call(&mut self) -> Result<(), Error> {
-        let (road, stations) = match self.server.as_ref().expect("it is known") {
+        let server = self.server.clone().expect("it is known");
+        let key = (true, self.key.clone());
+        self.packets = Some(match &server {
             Endpoint::Ethernet(at) => {
-                let mac = at.mac.ok_or_else(|| {
-                    Error::new(format!("{at} names no server; expected INTERFACE/MAC"))
-                })?;
-                let door = Door::call(at)?;
-                let road = match open_card(&door, at, 1)? {
-                    Some(card) => Road::over_card(Box::new(card), &door)?,
-                    None => Road::over_ether(Arc::new(door.open()?), &door)?,
-                };
-                self.door = Some(door);
-                let road = road.at(at.window);
-                (road, vec![Station::Ethernet { mac, port: at.port }])
+                let (roads, ways) = self.call_cards(at)?;
+                let mut packets = self.carry(roads, at.window, key)?;
+                packets.dial_by(&ways);
+                packets
             }
             Endpoint::Packets(lanes) => {
                 let socket = Arc::new(datagram::connect(lanes.first())?);
-                let stations = lanes.all().iter().copied().map(Station::Internet).collect();
-                (Road::over_udp(socket, lanes.first(), true).at(lanes.window), stations)
+                let road = Road::over_udp(socket, lanes.first(), true);
+                let mut packets = self.carry(vec![road], lanes.window, key)?;
+                let stations = lanes.all().iter().copied().map(Station::Internet);
+                packets.dial_to(&stations.collect::<Vec<_>>());
+                packets
             }
             other => return Err(Error::new(format!("{other} is for streams"))),
-        };
-        let key = self.key.clone();
-        let mut packets = self.carry(road, Vec::new(), (true, key))?;
-        packets.dial_to(&stations);
-        self.packets = Some(packets);
+        });
         Ok(())
+    }
+
+    /// Opens the cards for a server in segments of Ethernet, and returns the ways to the server. A card
+    /// that cannot be opened costs speed, not correctness, if another can.
+    fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Way>), Error> {
+        let (mut doors, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+        let mut opened: Vec<&str> = Vec::new();
+        let mut failure = Error::new(format!("{at} names no server; expected INTERFACE/MAC"));
+        for card in at.cards() {
+            let lane = opened.iter().position(|interface| *interface == card.interface());
+            let lane = match lane {
+                Some(_) => lane,
+                None => match call_card(card, at.via) {
+                    Ok((door, road)) => {
+                        opened.push(card.interface());
+                        doors.push(door);
+                        roads.push(road);
+                        Some(roads.len() - 1)
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a card is left out");
+                        failure = error;
+                        None
+                    }
+                },
+            };
+            let to = card.mac.map(|mac| Station::Ethernet { mac, port: at.port });
+            ways.extend(lane.map(|lane| Way { lane: lane as u8, to }));
+        }
+        if !ways.iter().any(|way| way.to.is_some()) {
+            return Err(failure);
+        }
+        self.doors = doors;
+        Ok((roads, ways))
     }
 
     /// Receives packets at a listener.
@@ -236,40 +263,37 @@ impl PacketSockets {
                 listener.endpoint()
             )));
         }
-        let (key, socket) = (listener.key.clone(), listener.socket.clone());
-        let card = listener.card.take();
-        let road = match (listener.endpoint().internet(), &listener.door, card) {
-            (Some(address), ..) => {
-                let others = listener.also.iter().filter_map(|lane| lane.endpoint().internet());
-                let roads = [address].into_iter().chain(others);
-                // What every lane carries.
-                let roads = roads.map(|address| Road::over_udp(socket.clone(), address, false));
-                roads.min_by_key(|road| road.packet_bytes).expect("there is a lane")
-            }
-            (None, Some(door), Some(card)) => Road::over_card(card, door)?,
-            (None, Some(door), None) => Road::over_ether(socket, door)?,
-            (None, None, _) => {
-                return Err(Error::new(format!("{} is for streams", listener.endpoint())));
-            }
+        let window = match listener.endpoint() {
+            Endpoint::Ethernet(at) => at.window,
+            Endpoint::Packets(lanes) => lanes.window,
+            other => return Err(Error::new(format!("{other} is for streams"))),
         };
-        let road = match listener.endpoint() {
-            Endpoint::Ethernet(at) => road.at(at.window),
-            Endpoint::Packets(lanes) => road.at(lanes.window),
-            _ => road,
-        };
-        let also = listener.also.iter().map(|lane| lane.socket.clone()).collect();
-        let mut stations = [None; LANES_MAX];
-        if let Endpoint::Packets(lanes) = listener.endpoint() {
-            let all = lanes.all().iter().copied().map(Station::Internet);
-            stations.iter_mut().zip(all).for_each(|(place, station)| *place = Some(station));
+        let (key, mut lanes) = (listener.key.clone(), std::mem::take(&mut listener.also));
+        let (mut roads, mut stations) = (Vec::new(), [None; LANES_MAX]);
+        let all = [&mut listener].into_iter().chain(&mut lanes);
+        for (lane, place) in all.zip(&mut stations) {
+            let (road, station) = Road::at_lane(lane)?;
+            roads.push(road);
+            *place = Some(station);
         }
-        let mut packets = self.carry(road, also, (false, key))?;
+        listener.also = lanes;
+        let mut packets = self.carry(roads, window, (false, key))?;
         packets.tell(stations);
         packets.listen(Some(id));
         packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
         Ok(())
     }
+}
+
+/// Opens a card of this machine for a client, by the way `via`.
+fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(Door, Road), Error> {
+    let door = Door::call(card.interface())?;
+    let road = match open_card(&door, (card.interface(), via), 1)? {
+        Some(socket) => Road::over_card(Box::new(socket), &door)?,
+        None => Road::over_ether(Arc::new(door.open()?), &door)?,
+    };
+    Ok((door, road))
 }
 
 /// The socket or card that a lane lies over.
@@ -285,11 +309,28 @@ struct Road {
     packet_bytes: usize,
     /// Bytes of received packets that the kernel buffers for the socket.
     kept: usize,
-    /// The rule for the windows of paths to other machines.
-    control: Policy,
 }
 
 impl Road {
+    /// Returns the road of a listener's first lane, and the station that clients are told for it.
+    fn at_lane(lane: &mut Listener) -> Result<(Road, Station), Error> {
+        let (card, socket) = (lane.card.take(), lane.socket.clone());
+        match (lane.endpoint(), lane.door.as_deref()) {
+            (Endpoint::Packets(lanes), _) => {
+                let address = lanes.first();
+                Ok((Road::over_udp(socket, address, false), Station::Internet(address)))
+            }
+            (_, Some(door)) => {
+                let road = match card {
+                    Some(card) => Road::over_card(card, door)?,
+                    None => Road::over_ether(socket, door)?,
+                };
+                Ok((road, Station::Ethernet { mac: door.card.mac, port: door.port }))
+            }
+            (other, None) => Err(Error::new(format!("{other} is for streams"))),
+        }
+    }
+
     /// Returns the properties of a lane over a UDP socket that is bound to an address, or connected
     /// to it.
     fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> Road {
@@ -306,37 +347,20 @@ impl Road {
             over: Over::Socket(socket, SocketKind::Udp { is_connected: dials }),
             packet_bytes,
             kept,
-            control: Policy::Delay,
         }
     }
 
     /// Returns the road over a packet socket at an Ethernet card.
     fn over_ether(socket: Arc<OwnedFd>, door: &Door) -> Result<Road, Error> {
         let (packet_bytes, kept) = (door.packet_bytes()?, kept_by(&socket));
-        let (over, control) = (Over::Socket(socket, SocketKind::at(door)), Policy::Delay);
-        Ok(Road { over, packet_bytes, kept, control })
+        Ok(Road { over: Over::Socket(socket, SocketKind::at(door)), packet_bytes, kept })
     }
 
     /// Returns the road over an AF_XDP socket at an Ethernet card.
     fn over_card(card: Box<CardSocket>, door: &Door) -> Result<Road, Error> {
         let packet_bytes = door.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
         let kept = RECEIVED_MAX * CHUNK_BYTES;
-        let (over, control) = (Over::Card(card, door.clone()), Policy::Delay);
-        Ok(Road { over, packet_bytes, kept, control })
-    }
-
-    /// Returns the bytes of other protocols before a packet, within what an interface counts as a
-    /// frame.
-    fn head_bytes(&self) -> usize {
-        match self.over {
-            Over::Socket(_, SocketKind::Udp { .. }) => UDP_BYTES,
-            Over::Socket(_, SocketKind::Ethernet { .. }) | Over::Card(..) => PORTS_BYTES,
-        }
-    }
-
-    /// Returns the road with the window that an address asks for.
-    fn at(self, window: Option<u16>) -> Road {
-        Road { control: window.map_or(self.control, Policy::Fixed), ..self }
+        Ok(Road { over: Over::Card(card, door.clone()), packet_bytes, kept })
     }
 }
 
@@ -376,7 +400,7 @@ impl Network for PacketSockets {
             packets: None,
             listener: None,
             further: None,
-            door: None,
+            doors: Vec::new(),
             server: None,
             key: None,
             failures: Vec::new(),

@@ -34,8 +34,6 @@ impl Owner {
     const BEFORE_SOCKETS: usize = 1;
     /// The owner of completions of stream sockets.
     pub const SOCKETS: Owner = Owner(Owner::BEFORE_SOCKETS as u8);
-    /// The first lane of packets.
-    pub(crate) const PACKETS: Owner = Owner::lane(0);
     const BEFORE_DEVICES: usize = Owner::BEFORE_SOCKETS + 1 + LANES_MAX;
 
     /// Returns the owner of the completions of lane `n`, below [`LANES_MAX`].
@@ -84,11 +82,11 @@ struct Watch {
     is_armed: bool,
 }
 
-/// The numbers of the ring's own completions: of the waker, of a watched descriptor, and of the end
-/// of a watch.
+/// The numbers of the ring's own completions: of the waker, of the end of a watch, and of the watched
+/// descriptor of the first lane. Those of further lanes follow.
 const OF_WAKER: u64 = 0;
-const OF_WATCH: u64 = 1;
-const OF_UNWATCH: u64 = 2;
+const OF_UNWATCH: u64 = 1;
+const OF_WATCH: u64 = 2;
 
 /// A handle to the thread's ring; clones refer to the same ring.
 #[derive(Clone)]
@@ -101,7 +99,8 @@ struct Inner {
     uring: IoUring,
     inboxes: [Vec<RingEvent>; OWNERS],
     waker_armed: bool,
-    watch: Option<Watch>,
+    /// The watched descriptor of each lane.
+    watches: [Option<Watch>; LANES_MAX],
     /// `true` if an external event loop waits for one of the ring's descriptors, so that the ring
     /// must watch its descriptor all the time and not only while the thread parks.
     has_bell: bool,
@@ -147,7 +146,7 @@ impl Ring {
                 false => Vec::new(),
             }),
             waker_armed: false,
-            watch: None,
+            watches: [const { None }; LANES_MAX],
             has_bell: false,
             registered: 0..0,
             device_files: None,
@@ -175,18 +174,20 @@ impl Ring {
     }
 
     /// Has the descriptor's events end each park. While the thread spins, they cost nothing: nobody
-    /// is told of them. There is one such descriptor.
-    pub(crate) fn watch(&self, fd: BorrowedFd<'_>) {
-        self.inner.borrow_mut().watch = Some(Watch { fd: fd.as_raw_fd(), is_armed: false });
+    /// is told of them. There is one such descriptor for each lane.
+    pub(crate) fn watch(&self, lane: usize, fd: BorrowedFd<'_>) {
+        let watch = Watch { fd: fd.as_raw_fd(), is_armed: false };
+        self.inner.borrow_mut().watches[lane] = Some(watch);
     }
 
-    /// Ends the watch, so that the ring lets go of the descriptor. In a forked child, leaves the
-    /// parent's ring as it is.
-    pub(crate) fn unwatch(&self) {
+    /// Ends the watch of a lane, so that the ring lets go of the descriptor. In a forked child, leaves
+    /// the parent's ring as it is.
+    pub(crate) fn unwatch(&self, lane: usize) {
         let mut inner = self.inner.borrow_mut();
-        let is_armed = inner.watch.take().is_some_and(|watch| watch.is_armed);
+        let is_armed = inner.watches[lane].take().is_some_and(|watch| watch.is_armed);
         if is_armed && inner.process == std::process::id() {
-            let entry = opcode::PollRemove::new(OF_WATCH).build().user_data(OF_UNWATCH);
+            let watch = OF_WATCH + lane as u64;
+            let entry = opcode::PollRemove::new(watch).build().user_data(OF_UNWATCH);
             inner.push(&entry);
         }
     }
@@ -282,7 +283,7 @@ impl Reactor for Ring {
         let mut inner = self.inner.borrow_mut();
         inner.arm_waker(&self.waker);
         if wait.is_some() || inner.has_bell {
-            inner.arm_watch();
+            inner.arm_watches();
         }
         inner.enter(wait);
         inner.sort_completions(&self.waker)
@@ -325,15 +326,15 @@ impl Inner {
         }
     }
 
-    /// Starts to poll the watched descriptor, if no event of it is pending. If one is pending, the
+    /// Starts to poll each watched descriptor of which no event is pending. If one is pending, the
     /// next wait of the thread ends at once.
-    fn arm_watch(&mut self) {
-        if let Some(watch) = &mut self.watch
-            && !std::mem::replace(&mut watch.is_armed, true)
-        {
-            let fd = types::Fd(watch.fd);
-            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(OF_WATCH);
-            self.push(&entry);
+    fn arm_watches(&mut self) {
+        for lane in 0..LANES_MAX {
+            let Some(watch) = &mut self.watches[lane] else { continue };
+            if !std::mem::replace(&mut watch.is_armed, true) {
+                let entry = opcode::PollAdd::new(types::Fd(watch.fd), libc::POLLIN as u32).build();
+                self.push(&entry.user_data(OF_WATCH + lane as u64));
+            }
         }
     }
 
@@ -365,23 +366,23 @@ impl Inner {
 
     fn sort_completions(&mut self, waker: &Waker) -> bool {
         let mut any = false;
-        let (mut woken, mut watch_ended) = (false, false);
+        let mut woken = false;
         for entry in self.uring.completion() {
             any = true;
             let data = entry.user_data();
             match (data >> DATA_BITS) as usize {
                 0 if data == OF_WAKER => woken = true,
-                0 if data == OF_WATCH => watch_ended = true,
-                0 => {}
+                0 => {
+                    let lane = data.checked_sub(OF_WATCH).map(|lane| lane as usize);
+                    let watch = lane.and_then(|lane| self.watches.get_mut(lane)?.as_mut());
+                    watch.into_iter().for_each(|watch| watch.is_armed = false);
+                }
                 owner => self.inboxes[owner].push(event(&entry)),
             }
         }
         if woken {
             waker.clear();
             self.waker_armed = false;
-        }
-        if let Some(watch) = self.watch.as_mut().filter(|_| watch_ended) {
-            watch.is_armed = false;
         }
         any
     }
@@ -408,7 +409,7 @@ mod tests {
     fn a_forked_child_leaves_its_parents_ring_alone() {
         let ring = Ring::new().unwrap();
         let watched = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        ring.watch(watched.as_fd());
+        ring.watch(1, watched.as_fd());
         ring.enter(Some(Some(Duration::ZERO)));
         assert!(ring.has_submitted_all());
         // The child shares the table of descriptors, so that it keeps none of other tests open.
@@ -419,7 +420,7 @@ mod tests {
             let child = libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) as libc::pid_t;
             assert!(child >= 0);
             if child == 0 {
-                ring.unwatch();
+                ring.unwatch(1);
                 libc::_exit(0);
             }
             let mut status = 0;
@@ -427,7 +428,7 @@ mod tests {
             assert_eq!(status, 0);
         }
         assert!(ring.has_submitted_all(), "the child has written to the ring");
-        ring.unwatch();
+        ring.unwatch(1);
         assert!(!ring.has_submitted_all(), "the parent ends its watch");
     }
 
@@ -437,7 +438,7 @@ mod tests {
         let device = Owner::device(0);
         ring.expect(device, 256);
         let mut events = Vec::with_capacity(COMPLETIONS_MAX);
-        for (owner, burst) in [(Owner::SOCKETS, 1000), (Owner::PACKETS, 1000), (device, 256)] {
+        for (owner, burst) in [(Owner::SOCKETS, 1000), (Owner::lane(0), 1000), (device, 256)] {
             let used = allocation_counter::measure(|| {
                 for number in 0..burst {
                     // SAFETY: the entry points to nothing.

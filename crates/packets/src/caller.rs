@@ -1,20 +1,14 @@
-//! The dialling side of a transport: the stations of its server, and its associations there.
+//! The dialling side of a transport: the ways to its server, and its associations there.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use crate::event::AssociationId;
-use crate::station::Station;
+use crate::ways::Ways;
 
 /// The dialling side of a transport.
 #[derive(Default)]
 pub(crate) struct Caller {
-    /// The stations of the server that are known from the start.
-    pub servers: Vec<Station>,
-    /// The number of the station that is dialled next, or was dialled last.
-    pub nth: usize,
-    /// The server's further stations, in the order of the lanes behind the first.
-    pub further: Vec<Station>,
+    pub ways: Ways,
     /// The association of the next dial.
     pub association: Option<AssociationId>,
     pub is_up: bool,

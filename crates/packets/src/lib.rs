@@ -64,6 +64,7 @@ mod transport;
 #[cfg(test)]
 mod trial;
 mod waiting;
+mod ways;
 mod window;
 mod words;
 
@@ -80,3 +81,4 @@ pub use settings::{LANES_MAX, Sealed, Settings};
 pub use shaped::{AHEAD, Shape, Shaped};
 pub use station::Station;
 pub use transport::{Packets, TransportSettings};
+pub use ways::Way;

@@ -25,6 +25,7 @@ use crate::packet::Packet;
 use crate::settings::{LANES_MAX, Settings};
 use crate::station::Station;
 use crate::waiting::Waiting;
+use crate::ways::Way;
 
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
@@ -135,10 +136,16 @@ impl<L: Lane> Packets<L> {
 
     /// Makes [`Dial::dial`] connect to the endpoint that has these stations: at the first one, or at
     /// another one if it is silent. The others become further paths, as do those that the endpoint
-    /// tells.
+    /// tells. A lane is added for each of them.
     pub fn dial_to(&mut self, servers: &[Station]) {
-        self.caller.servers = servers.to_vec();
-        self.caller.further.reserve(LANES_MAX - 1);
+        self.caller.ways.reach(servers);
+    }
+
+    /// Makes [`Dial::dial`] connect to the endpoint at the end of these ways, by lanes that are there:
+    /// by the first way with a station, or by another one if that is silent. The others become
+    /// further paths.
+    pub fn dial_by(&mut self, ways: &[Way]) {
+        self.caller.ways.reach_by(ways);
     }
 
     /// Divides further dials among `count` associations with the server, in turns, where usually all
@@ -151,44 +158,52 @@ impl<L: Lane> Packets<L> {
     /// Returns a further station of the server for which a lane is to be added; `None` if there is
     /// none. [`add_lane`](Packets::add_lane) or [`forgo_lane`](Packets::forgo_lane) answers it.
     pub fn wanted_lane(&self) -> Option<Station> {
-        self.caller.further.get(self.lanes.count() - 1).copied()
+        self.caller.ways.station_of(self.lanes.count())
     }
 
     /// Adds a lane to the station that [`wanted_lane`](Packets::wanted_lane) returns.
     pub fn add_lane(&mut self, lane: L) {
-        let nth = self.lanes.count() - 1;
+        let number = self.lanes.count();
         self.lanes.add(lane);
-        self.add_path(nth);
+        self.use_lane(number);
     }
 
     /// Gives up the station that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
     pub fn forgo_lane(&mut self) {
-        if self.wanted_lane().is_some() {
-            self.caller.further.remove(self.lanes.count() - 1);
+        self.caller.ways.forgo(self.lanes.count());
+    }
+
+    /// Adds the path by a lane to the station that it leads to, if both are there. The lane may have
+    /// led elsewhere in an earlier association.
+    fn use_lane(&mut self, number: usize) {
+        if let Some(to) = self.caller.ways.station_of(number)
+            && let Some(lane) = self.lanes.all().get_mut(number)
+        {
+            lane.renew(to);
+            self.add_path(number as u8, to);
         }
     }
 
-    /// Adds the path to a further station of the server, if there is a lane for it. The lane may
-    /// have led elsewhere in an earlier association.
-    fn add_path(&mut self, nth: usize) {
-        let to = self.caller.further.get(nth).copied();
-        if let (Some(to), Some(association)) = (to, self.caller.association)
-            && nth + 1 < self.lanes.count()
-        {
-            self.lanes.all()[nth + 1].renew(to);
-            self.endpoint.add_path(self.now, association, nth as u8 + 1, to);
+    /// Adds a path to the association with the server, if there is one.
+    fn add_path(&mut self, lane: u8, to: Station) {
+        if let Some(association) = self.caller.association {
+            self.endpoint.add_path(self.now, association, lane, to);
         }
     }
 
     /// Notes a further station of the server that was dialled.
     fn told(&mut self, station: Station) {
-        let further = &mut self.caller.further;
-        let dialled = self.caller.servers.get(self.caller.nth);
-        if further.len() + 1 < LANES_MAX && dialled != Some(&station) && !further.contains(&station)
+        if !self.caller.ways.note(station) {
+            return;
+        }
+        if let Some(association) =
+            self.caller.association.filter(|_| self.caller.ways.is_by_segment())
         {
-            further.push(station);
-            let nth = further.len() - 1;
-            self.add_path(nth);
+            for lane in self.caller.ways.searching() {
+                self.endpoint.add_path(self.now, association, lane, station);
+            }
+        } else {
+            self.use_lane(self.caller.ways.last_lane());
         }
     }
 
@@ -269,14 +284,14 @@ impl<L: Lane> Packets<L> {
             return;
         }
         while let Some(&place) = self.caller.waiting.front() {
-            let Some(&server) = self.caller.servers.get(self.caller.nth) else { return };
+            let Some((lane, server)) = self.caller.ways.dialled() else { return };
             self.caller.choose();
             if self.caller.association.is_none() {
                 if !self.caller.has_others() {
-                    self.lanes.all()[0].renew(server);
+                    self.lanes.all()[usize::from(lane)].renew(server);
                 }
-                self.caller.further.clear();
-                self.caller.association = self.endpoint.dial(now, 0, server);
+                self.caller.ways.begin();
+                self.caller.association = self.endpoint.dial(now, lane, server);
                 (self.caller.is_up, self.caller.refusal) = (false, None);
             }
             let Some(association) = self.caller.association else { return };
@@ -330,13 +345,19 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Processes the beginning of an association, which gets a path to each station of the server
-    /// that is known.
+    /// Processes the beginning of an association, which gets a path for each way to the server that
+    /// is known.
     fn up(&mut self, association: AssociationId) {
-        if self.caller.up(association) && !self.caller.is_divided() {
-            for nth in 0..self.caller.servers.len() {
-                self.told(self.caller.servers[nth]);
+        if !self.caller.up(association) || self.caller.is_divided() {
+            return;
+        }
+        let mut number = 1;
+        while let Some((lane, to)) = self.caller.ways.way(number) {
+            match self.caller.ways.is_by_segment() {
+                true => self.add_path(lane, to),
+                false => self.told(to),
             }
+            number += 1;
         }
     }
 
@@ -415,7 +436,7 @@ impl<L: Lane> Packets<L> {
         }
         if why == Down::Silent || self.caller.refusal.is_some() {
             // The next dial is to another station of the server.
-            self.caller.nth = (self.caller.nth + 1) % self.caller.servers.len().max(1);
+            self.caller.ways.turn();
         }
         let errno = self.caller.refusal.take().unwrap_or(match why {
             Down::Silent => TIMED_OUT,

@@ -15,7 +15,7 @@ use crate::host_keys::HostKeys;
 
 /// A parsed `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+udp://HOST:PORT[?also=HOST:PORT&window=N&namespace=N&tenant=NAME&key=FILE]`,
-/// `reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&window=N&via=WAY]`,
+/// `reflex+eth://INTERFACE[?also=INTERFACE&port=N&window=N&via=WAY&namespace=N&tenant=NAME&key=FILE]`,
 /// `reflexs://HOST:PORT?certificate=FILE&key=FILE[&namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`,
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT&tls=off|allowed|required]`,
@@ -175,8 +175,8 @@ const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such 
                     reflex://127.0.0.1:7420, \
                     reflex+udp://HOST:PORT[?also=HOST:PORT&window=N&namespace=N&tenant=NAME&\
                     key=FILE], \
-                    reflex+eth://INTERFACE[?namespace=N&tenant=NAME&key=FILE&port=N&\
-                    window=N&via=xdp|native|packet], \
+                    reflex+eth://INTERFACE[?also=INTERFACE&port=N&window=N&\
+                    via=xdp|native|packet&namespace=N&tenant=NAME&key=FILE], \
                     reflexs://HOST:PORT?certificate=FILE&key=FILE (with TLS), \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], \
                     nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT&\

@@ -1,11 +1,11 @@
-//! Checks of network cards: frame sizes, queues, offloads, interrupts and the link.
+//! Checks of network cards: frame sizes, queues, offloads, interrupts, nodes of memory and the link.
 
 use ::io::Offloads;
 
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
 use super::servers::Server;
-use super::{interrupts, power};
+use super::{interrupts, nodes, power};
 
 /// The MTU of jumbo frames, in bytes.
 const JUMBO: u64 = 9000;
@@ -22,6 +22,7 @@ pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
             findings.extend((machine.offloads)(&name).and_then(|found| offloads(&name, found)));
             let folder = format!("sys/class/net/{name}");
             findings.extend(interrupts::of(machine, &name, &folder, servers));
+            findings.extend(nodes::of(machine, &name, servers));
             findings.extend(power::link(machine, &name, &of("device")));
         }
     }

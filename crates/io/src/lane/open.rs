@@ -1,23 +1,23 @@
 //! The choice of the way by which frames pass the kernel.
 
-use contract::{EtherAddress, EtherVia};
+use contract::EtherVia;
 
 use super::xdp::card::CardSocket;
 use super::xdp::mode::Mode;
 use crate::Error;
 use crate::ether::Door;
 
-/// Opens the AF_XDP socket for frames to a door. Returns `None` if they go through packet sockets:
-/// because the address asks for that, or because AF_XDP is refused and the address asks for nothing.
+/// Opens the AF_XDP socket for frames to a door of a card. Returns `None` if they go through packet
+/// sockets: because `via` asks for that, or because AF_XDP is refused and `via` asks for nothing.
 ///
 /// # Errors
-/// Fails if AF_XDP is refused to an address that asks for it.
+/// Fails if AF_XDP is refused to a `via` that asks for it.
 pub(crate) fn open_card(
     door: &Door,
-    at: &EtherAddress,
+    (interface, via): (&str, Option<EtherVia>),
     workers: usize,
 ) -> Result<Option<CardSocket>, Error> {
-    let mode = match at.via {
+    let mode = match via {
         Some(EtherVia::Packet) => return Ok(None),
         Some(EtherVia::Native) => Mode::Native,
         Some(EtherVia::Xdp) | None => Mode::Generic,
@@ -28,8 +28,7 @@ pub(crate) fn open_card(
             "AF_XDP gives all frames to one worker, and there are {workers}"
         ))),
     };
-    let interface = at.interface();
-    match (opened, at.via) {
+    match (opened, via) {
         (Ok(card), _) => {
             tracing::info!(interface, way = card.way(), "frames pass the network stack by");
             Ok(Some(card))
@@ -38,6 +37,6 @@ pub(crate) fn open_card(
             tracing::warn!(interface, %error, "frames go through a packet socket, which costs more");
             Ok(None)
         }
-        (Err(error), Some(_)) => Err(Error::new(format!("cannot serve {at}: {error}"))),
+        (Err(error), Some(_)) => Err(Error::new(format!("cannot use {interface}: {error}"))),
     }
 }

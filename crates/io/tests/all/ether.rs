@@ -15,17 +15,17 @@ use nearflash_io::{Endpoint, Listener, Network, PacketKey, Reactor};
 use crate::packets::{Packets, Seen, byte, end, until};
 use crate::rig::buf;
 
-const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
+pub(crate) const SERVER: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const CLIENT: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
 /// Runs `ip` with the arguments in `line`. Returns `true` if it succeeds.
-fn ip(line: &str) -> bool {
+pub(crate) fn ip(line: &str) -> bool {
     let ran = Command::new("ip").args(line.split(' ')).stdin(Stdio::null()).output();
     ran.is_ok_and(|output| output.status.success())
 }
 
 /// Has the ends of the cable leave the tags of VLANs in frames. Returns `true` if that succeeded.
-fn keep_tags(card: &str) -> bool {
+pub(crate) fn keep_tags(card: &str) -> bool {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
     const ETHTOOL_SFLAGS: u32 = 0x26;
     // No flag is set: neither for received frames, nor for sent ones.
@@ -44,7 +44,7 @@ fn keep_tags(card: &str) -> bool {
 
 /// Runs a test in a network of its own with a cable between the cards `left` (the server's) and
 /// `right`, which leave tags in frames. The network ends with the test.
-fn in_segment(mtu: u32, test: impl FnOnce() + Send) {
+pub(crate) fn in_segment(mtu: u32, test: impl FnOnce() + Send) {
     in_usual_segment(mtu, || {
         assert!(["left", "right"].into_iter().all(keep_tags));
         test();
@@ -71,7 +71,7 @@ fn in_usual_segment(mtu: u32, test: impl FnOnce() + Send) {
     });
 }
 
-fn at(text: &str, via: &str) -> EtherAddress {
+pub(crate) fn at(text: &str, via: &str) -> EtherAddress {
     let mut at: EtherAddress = text.parse().unwrap();
     assert!(via.is_empty() || at.take("via", via));
     // Both ends take turns in one thread, which sleeps in between: its delay tells nothing.
@@ -97,7 +97,12 @@ fn client(via: &str) -> Packets {
 }
 
 /// Sends bytes of all sizes from the client to the server, and checks what arrives.
-fn exchange(server: &mut Packets, client: &mut Packets, conns: &[ConnId], seen: &mut [Seen; 2]) {
+pub(crate) fn exchange(
+    server: &mut Packets,
+    client: &mut Packets,
+    conns: &[ConnId],
+    seen: &mut [Seen; 2],
+) {
     let before: Vec<usize> = seen[0].bytes.values().map(Vec::len).collect();
     let before: usize = before.iter().sum();
     let sizes = [1, 100, 3_700, 4_096, 8_900, 20_000, 70_000];
@@ -126,7 +131,7 @@ fn exchange(server: &mut Packets, client: &mut Packets, conns: &[ConnId], seen: 
     }
 }
 
-fn dial(client: &mut Packets, count: usize) -> Vec<ConnId> {
+pub(crate) fn dial(client: &mut Packets, count: usize) -> Vec<ConnId> {
     let now = client.clock.now();
     (0..count).map(|_| client.sockets.dial(now)).collect()
 }
@@ -296,8 +301,8 @@ fn a_port_belongs_to_one_server_and_a_card_may_have_several() {
         let listener = Listener::bind_ether(&other, 1).unwrap();
         second.sockets.listen(ListenerId(7), listener).unwrap();
         let mut clients = [client("xdp"), end()];
-        let mut to_other = other.at_card(SERVER);
-        to_other = at(&format!("right/{}", to_other.mac.unwrap()), "packet");
+        let mut to_other = other.at_cards([SERVER]);
+        to_other = at(&format!("right/{}", to_other.first().mac.unwrap()), "packet");
         assert!(to_other.take("port", "7421"));
         clients[1].sockets.dial_to(Endpoint::Ethernet(to_other));
         let [one, two] = &mut clients;

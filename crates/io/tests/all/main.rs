@@ -10,6 +10,7 @@ mod descriptors;
 mod devices;
 mod direct;
 mod ether;
+mod ether_lanes;
 mod packets;
 mod sockets;
 mod tls;

@@ -6,6 +6,7 @@ mod hostile;
 mod paths;
 mod perfect;
 mod sealed;
+mod segments;
 mod talk;
 mod weather;
 mod world;

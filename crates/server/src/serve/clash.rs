@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use contract::EtherCard;
 use control::admin::AdminAddress;
 use io::{Endpoint, UnixPath};
 
@@ -60,7 +61,10 @@ fn is_dual() -> bool {
 /// Returns true if two listeners cannot be open at these addresses at the same time.
 fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
     if let (Endpoint::Ethernet(one), Endpoint::Ethernet(other)) = (one, other) {
-        return (one.interface(), one.port) == (other.interface(), other.port);
+        let has = |card: &EtherCard| {
+            other.cards().iter().any(|other| other.interface() == card.interface())
+        };
+        return one.port == other.port && one.cards().iter().any(has);
     }
     let (one, other) = match (one, other) {
         (Endpoint::Internet(one), Endpoint::Internet(other)) => (one, other),

@@ -172,9 +172,9 @@ struct Networks {
 
 impl Networks {
     /// Creates the network namespaces; `None` if this process may not.
-    fn new() -> Option<Networks> {
-        let [client, server] =
-            ["near", "far"].map(|side| format!("nearflash-{side}-{}", std::process::id()));
+    fn new(name: &str) -> Option<Networks> {
+        let id = std::process::id();
+        let [client, server] = ["near", "far"].map(|side| format!("nearflash-{name}-{side}-{id}"));
         let networks = Networks { client, server };
         let Networks { client, server } = &networks;
         let mut lines = vec![format!("netns add {client}"), format!("netns add {server}")];
@@ -183,7 +183,9 @@ impl Networks {
             lines.push(format!("link add c{n} {ends} mtu 9000"));
             for (network, host) in [(client, 2), (server, 1)] {
                 lines.push(format!("-n {network} address add 10.97.{n}.{host}/24 dev c{n}"));
-                lines.push(format!("-n {network} link set c{n} up"));
+                lines.push(format!(
+                    "-n {network} link set c{n} address 02:00:00:00:0{n}:0{host} up"
+                ));
             }
         }
         lines.iter().all(|line| ip(line)).then_some(networks)
@@ -209,16 +211,14 @@ fn ip(line: &str) -> bool {
     ran.is_ok_and(|output| output.status.success())
 }
 
-#[test]
-fn a_card_that_goes_away_costs_no_request_and_is_used_again() {
-    let Some(networks) = Networks::new() else {
-        return println!("SKIPPED: making networks needs root and `ip`");
-    };
+/// Starts a server and a load in two networks, takes the server's second card away and brings it back,
+/// and checks that this costs no request.
+fn cut_and_mend(networks: &Networks, listen: &str, url: &str) {
     let place = Place::in_memory();
-    let launch = serve(&place, "reflex+udp://10.97.1.1:7420?also=10.97.2.1:7420");
+    let launch = serve(&place, listen);
     let _server = launch.after(&["ip", "netns", "exec", &networks.server], "true").start();
     let wrapper = ["ip", "netns", "exec", &networks.client];
-    let bench = load(&wrapper, "reflex+udp://10.97.1.1:7420");
+    let bench = load(&wrapper, url);
     let await_second = |more: u64| {
         let before = carried(&place)[2];
         wait_until("packets of the second card", PATIENCE, || carried(&place)[2] > before + more);
@@ -231,4 +231,25 @@ fn a_card_that_goes_away_costs_no_request_and_is_used_again() {
     wait_until("the server uses the path again", PATIENCE, || paths(&place, "proven") > before);
     await_second(200);
     faultless(bench);
+}
+
+#[test]
+fn a_card_that_goes_away_costs_no_request_and_is_used_again() {
+    let Some(networks) = Networks::new("udp") else {
+        return println!("SKIPPED: making networks needs root and `ip`");
+    };
+    let listen = "reflex+udp://10.97.1.1:7420?also=10.97.2.1:7420";
+    cut_and_mend(&networks, listen, "reflex+udp://10.97.1.1:7420");
+}
+
+#[test]
+fn a_card_of_ethernet_that_goes_away_costs_no_request_and_is_used_again() {
+    let Some(networks) = Networks::new("eth") else {
+        return println!("SKIPPED: making networks needs root and `ip`");
+    };
+    // One client names the server's second card, and the other one its own.
+    for also in ["c2/02:00:00:00:02:01", "c2"] {
+        let url = format!("reflex+eth://c1/02:00:00:00:01:01?also={also}&window=4");
+        cut_and_mend(&networks, "reflex+eth://c1?also=c2&window=4", &url);
+    }
 }

@@ -44,6 +44,7 @@ enum Begun {
 /// A lane over an AF_XDP socket.
 pub(crate) struct XdpLane {
     ring: Ring,
+    number: usize,
     card: CardSocket,
     door: Door,
     /// Chunks that the kernel has, by number.
@@ -64,12 +65,12 @@ pub(crate) struct XdpLane {
 }
 
 impl XdpLane {
-    /// Returns a lane over a socket, for packets of at most `packet_bytes`.
+    /// Returns lane `number` of a ring over a socket, for packets of at most `packet_bytes`.
     ///
     /// # Errors
     /// Fails if memory does not suffice.
     pub(crate) fn new(
-        ring: &Ring,
+        (ring, number): (&Ring, usize),
         mut card: CardSocket,
         door: Door,
         (packet_bytes, spares): (usize, usize),
@@ -82,9 +83,10 @@ impl XdpLane {
         };
         let free = card.chunks.split_off(RECEIVED_MAX);
         let received = std::mem::take(&mut card.chunks);
-        ring.watch(card.socket.as_fd());
+        ring.watch(number, card.socket.as_fd());
         let mut lane = XdpLane {
             ring: ring.clone(),
+            number,
             with_kernel: (0..chunks).map(|_| None).collect(),
             pieces_max: (HEAD_BYTES + packet_bytes).div_ceil(CHUNK_BYTES),
             free,
@@ -212,7 +214,7 @@ impl XdpLane {
     fn begin(&mut self, call: Call, entry: squeue::Entry) {
         self.under_way.begin(call);
         // SAFETY: the entry points to nothing, or to a constant.
-        unsafe { self.ring.push(Owner::PACKETS, call as u64, entry) };
+        unsafe { self.ring.push(Owner::lane(self.number), call as u64, entry) };
     }
 
     /// Begins a pause, whose end ends a park. Without it the thread would look again and again.
@@ -259,9 +261,9 @@ fn station(frame: &[u8], door: &Door) -> Option<Station> {
 
 impl Lane for XdpLane {
     fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
-        if self.ring.has_events(Owner::PACKETS) {
+        if self.ring.has_events(Owner::lane(self.number)) {
             let mut completions = std::mem::take(&mut self.completions);
-            self.ring.drain(Owner::PACKETS, &mut completions);
+            self.ring.drain(Owner::lane(self.number), &mut completions);
             for event in completions.drain(..) {
                 if let Some(call) = Call::of(event.data) {
                     self.end(call, event.result);
@@ -353,12 +355,13 @@ impl Lane for XdpLane {
     fn has_work(&self) -> bool {
         let sends = !self.is_busy_with(Call::Send) && self.waits();
         let gets_room = !self.has_room() && self.card.completions.len() > 0;
-        sends || gets_room || self.card.received.len() > 0 || self.ring.has_events(Owner::PACKETS)
+        let has_events = self.ring.has_events(Owner::lane(self.number));
+        sends || gets_room || self.card.received.len() > 0 || has_events
     }
 }
 
 impl Drop for XdpLane {
     fn drop(&mut self) {
-        self.ring.unwatch();
+        self.ring.unwatch(self.number);
     }
 }
