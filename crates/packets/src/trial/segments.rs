@@ -153,9 +153,8 @@ impl Segments {
     fn new(client: &[u8], ways: &[Way], server: &[u8]) -> Segments {
         let air = Rc::<RefCell<Air>>::default();
         let mut stations = [None; LANES_MAX];
-        for lane in 0..server.len() {
-            stations[lane] = Some(station(SERVER, lane as u8));
-        }
+        let told = stations.iter_mut().zip(0..server.len() as u8);
+        told.for_each(|(place, lane)| *place = Some(station(SERVER, lane)));
         let (mut client, mut server) = (end(&air, CLIENT, client), end(&air, SERVER, server));
         client.dial_by(ways);
         server.tell(stations);
