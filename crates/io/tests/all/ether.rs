@@ -517,47 +517,49 @@ fn a_forked_child_does_not_get_the_rings() {
     });
 }
 
-/// A thread that waits in its ring, without looking again and again, must wake for frames.
+/// Checks that a server whose thread waits in its ring, without looking again and again, wakes for the
+/// frames of a client.
+pub(crate) fn wakes(mut server: Packets, client: impl FnOnce() -> Packets + Send) {
+    const ROUNDS: usize = 20;
+    let (parks, rounds) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut client, mut seen) = (client(), Seen::default());
+            let conn = dial(&mut client, 1)[0];
+            while seen.opened.is_empty() {
+                seen.follow(&mut client);
+            }
+            // The client goes on turning: how many turns a frame takes to leave depends on
+            // how promptly its acknowledgements are seen.
+            loop {
+                match rounds.try_recv() {
+                    Ok(()) => client.send(conn, Frame::bare(FrameHead::new(&[3; 8]))),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => break,
+                }
+                seen.follow(&mut client);
+            }
+        });
+        let mut seen = Seen::default();
+        while seen.opened.is_empty() {
+            seen.follow(&mut server);
+        }
+        for round in 1..=ROUNDS {
+            parks.send(()).unwrap();
+            while seen.bytes.values().map(Vec::len).sum::<usize>() < 8 * round {
+                seen.read(&mut server);
+                server.sockets.kick(server.clock.now());
+                let limit = std::time::Duration::from_secs(60);
+                assert!(server.reactor.enter(Some(Some(limit))), "nothing woke the thread");
+            }
+        }
+        drop(parks);
+    });
+}
+
 #[test]
 fn frames_wake_a_parked_thread() {
-    const ROUNDS: usize = 20;
     for via in ["packet", "xdp", "native"] {
-        in_segment(9000, || {
-            let mut server = server(via, None);
-            let (parks, rounds) = std::sync::mpsc::channel();
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    let (mut client, mut seen) = (client(via), Seen::default());
-                    let conn = dial(&mut client, 1)[0];
-                    while seen.opened.is_empty() {
-                        seen.follow(&mut client);
-                    }
-                    // The client goes on turning: how many turns a frame takes to leave depends on
-                    // how promptly its acknowledgements are seen.
-                    loop {
-                        match rounds.try_recv() {
-                            Ok(()) => client.send(conn, Frame::bare(FrameHead::new(&[3; 8]))),
-                            Err(TryRecvError::Empty) => {}
-                            Err(TryRecvError::Disconnected) => break,
-                        }
-                        seen.follow(&mut client);
-                    }
-                });
-                let mut seen = Seen::default();
-                while seen.opened.is_empty() {
-                    seen.follow(&mut server);
-                }
-                for round in 1..=ROUNDS {
-                    parks.send(()).unwrap();
-                    while seen.bytes.values().map(Vec::len).sum::<usize>() < 8 * round {
-                        seen.read(&mut server);
-                        server.sockets.kick(server.clock.now());
-                        let limit = std::time::Duration::from_secs(60);
-                        assert!(server.reactor.enter(Some(Some(limit))), "nothing woke the thread");
-                    }
-                }
-                drop(parks);
-            });
-        });
+        in_segment(9000, || wakes(server(via, None), || client(via)));
     }
 }

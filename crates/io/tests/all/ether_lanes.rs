@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use contract::{Frame, FrameHead, ListenerId, Mac, Streams};
-use nearflash_io::{Endpoint, Listener, Network, Reactor};
+use contract::{ListenerId, Mac};
+use nearflash_io::{Endpoint, Listener, Network};
 
-use crate::ether::{SERVER, at, dial, exchange, in_segment, ip, keep_tags};
+use crate::ether::{SERVER, at, dial, exchange, in_segment, ip, keep_tags, wakes};
 use crate::packets::{Packets, Seen, end, until};
 
 /// The server's card at the second cable.
@@ -163,29 +163,15 @@ fn a_successor_gets_the_sockets_of_all_cards() {
 /// A thread that waits in its ring must wake for frames of each card.
 #[test]
 fn frames_of_a_further_card_wake_a_parked_thread() {
-    for via in ["packet", "xdp"] {
+    for via in ["packet", "xdp", "native"] {
         in_segments(|| {
-            let mut server = server(via);
-            // The client reaches the second card alone.
-            let mut place = at(&format!("right2/{FURTHER}"), via);
-            place.window = Some(64);
-            let mut client = end();
-            client.sockets.dial_to(Endpoint::Ethernet(place));
-            let mut seen = <[Seen; 2]>::default();
-            let conn = connected(&mut server, &mut client, &mut seen);
-            for round in 1..=20 {
-                client.send(conn, Frame::bare(FrameHead::new(&[3; 8])));
-                client.sockets.kick(client.clock.now());
-                client.reactor.enter(None);
-                while seen[0].bytes.values().map(Vec::len).sum::<usize>() < 8 * round {
-                    seen[0].read(&mut server);
-                    server.sockets.kick(server.clock.now());
-                    let limit = Duration::from_secs(60);
-                    let is_there = seen[0].bytes.values().map(Vec::len).sum::<usize>() >= 8 * round;
-                    assert!(is_there || server.reactor.enter(Some(Some(limit))), "nothing woke it");
-                }
-                seen[1].follow(&mut client);
-            }
+            wakes(server(via), || {
+                // The client reaches the second card alone.
+                let mut client = end();
+                let place = at(&format!("right2/{FURTHER}"), via);
+                client.sockets.dial_to(Endpoint::Ethernet(place));
+                client
+            });
         });
     }
 }
