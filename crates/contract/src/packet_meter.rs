@@ -55,14 +55,31 @@ impl PacketReading {
     /// Maximum number of lanes of a listener.
     pub const LANES_MAX: usize = 4;
 
-    fn as_array(self) -> [u64; COUNTERS] {
-        let PacketReading { received, sent, resent, associations, .. } = self;
-        let PacketReading { malformed, unknown, repeated, no_room, too_many, .. } = self;
-        let PacketReading { paths_left, paths_proven, lanes, .. } = self;
-        let all = [received, sent, resent, malformed, unknown, repeated, no_room, too_many];
-        let mut all = all.into_iter().chain([associations, paths_left, paths_proven]);
-        let mut lanes = lanes.into_iter().flat_map(|lane| [lane.received, lane.sent]);
-        core::array::from_fn(|_| all.next().or_else(|| lanes.next()).unwrap_or(0))
+    /// Returns the counters in the order of the table. A worker does this in every turn, so there is
+    /// no loop.
+    fn as_array(&self) -> [u64; COUNTERS] {
+        let [a, b, c, d] = &self.lanes;
+        [
+            self.received,
+            self.sent,
+            self.resent,
+            self.malformed,
+            self.unknown,
+            self.repeated,
+            self.no_room,
+            self.too_many,
+            self.associations,
+            self.paths_left,
+            self.paths_proven,
+            a.received,
+            a.sent,
+            b.received,
+            b.sent,
+            c.received,
+            c.sent,
+            d.received,
+            d.sent,
+        ]
     }
 
     /// Returns the counters summed over all workers of this process.

@@ -114,6 +114,13 @@ impl Control {
         self.policy == Policy::Delay && self.window < PACED_PACKETS * self.packet_bytes
     }
 
+    /// Returns `true` if the window is less than a full packet, which losses and delays have made it.
+    /// An end that sends small packets alone sees no delays that would let it grow again, so there
+    /// every acknowledgement does.
+    fn is_below_a_packet(&self) -> bool {
+        self.window < self.packet_bytes
+    }
+
     /// Returns the pause after a packet of `bytes` bytes; `None` if the window is large enough to
     /// go without pauses.
     pub(crate) fn pause(&self, bytes: u32, smoothed: Duration) -> Option<Duration> {
@@ -153,7 +160,7 @@ impl Control {
         } else if signal.marked {
             self.starting = false;
             self.cut_for_queue(now, signal.smoothed, 1024 - self.marked / 2);
-        } else if signal.was_limited && signal.delay.is_some() {
+        } else if signal.was_limited && (signal.delay.is_some() || self.is_below_a_packet()) {
             let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
             // A packet a round trip; a quarter of one where many share the link.
             let step = if self.is_paced() { self.packet_bytes / 4 } else { self.packet_bytes };
@@ -161,7 +168,9 @@ impl Control {
                 true => acked,
                 false => (acked * u64::from(step) / window).max(1),
             };
-            self.window = (self.window + grown as u32).min(self.window_max);
+            // Small packets, which have no delay, say nothing about a queue of full ones.
+            let most = if signal.delay.is_some() { self.window_max } else { self.packet_bytes };
+            self.window = (self.window + grown as u32).min(most);
         }
     }
 
@@ -303,6 +312,25 @@ mod tests {
         }
         assert_eq!(control.window(), 1000, "a packet is always possible");
         assert!(control.pause(1000, micros(100)) > Some(micros(6000)));
+    }
+
+    #[test]
+    fn small_packets_alone_end_the_pauses_again() {
+        let mut control = Control::new(Policy::Delay, 1000, 128);
+        for n in 1..40 {
+            control.lost(Instant::from_nanos(n * 1_000_000), micros(100));
+        }
+        let before = control.pause(96, micros(100));
+        let small = Signal { acked_bytes: 96, delay: None, ..signal(30) };
+        let acks = (0..64).take_while(|_| {
+            control.acknowledged(Instant::from_nanos(100_000_000), &small);
+            control.pause(96, micros(100)) > Some(micros(10))
+        });
+        assert!(acks.count() < 10, "an acknowledgement has to shorten the pause of {before:?}");
+        for _ in 0..64 {
+            control.acknowledged(Instant::from_nanos(100_000_000), &small);
+        }
+        assert_eq!(control.window, 1000, "a full packet, and no more");
     }
 
     #[test]
