@@ -39,6 +39,16 @@ impl Add<Duration> for Instant {
     }
 }
 
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+
+    /// Returns the instant `by` earlier, or the first one of all.
+    fn sub(self, by: Duration) -> Instant {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        Instant::from_nanos(self.as_nanos().saturating_sub(by))
+    }
+}
+
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, rhs: Instant) -> Duration {

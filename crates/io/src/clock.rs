@@ -43,6 +43,28 @@ impl Clock {
     }
 }
 
+/// The clock of a turn's instants, for code that must know the time within a turn. Its origin is the
+/// least difference of the machine's clock and an instant that the turn has just read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnClock {
+    origin: u64,
+}
+
+impl TurnClock {
+    /// A clock that has not seen a turn yet.
+    pub(crate) const NEW: TurnClock = TurnClock { origin: u64::MAX };
+
+    /// Notes the instant of a turn that has just begun.
+    pub(crate) fn begin(&mut self, turn: Instant) {
+        self.origin = self.origin.min(machine_nanos() - turn.as_nanos());
+    }
+
+    /// Returns the present time, which is not before the instant of the turn.
+    pub(crate) fn now(&self, turn: Instant) -> Instant {
+        Instant::from_nanos(machine_nanos().saturating_sub(self.origin)).max(turn)
+    }
+}
+
 /// Returns the time of day, as the time since 1970. It may jump, so nothing is measured by it.
 pub fn since_1970() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

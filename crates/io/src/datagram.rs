@@ -152,6 +152,8 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     }
     let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
     set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
+    // The delay of a packet is the network's, and not that of a process that runs late.
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
     keep_whole(&socket, address)?;
     Ok(socket)
 }

@@ -16,6 +16,7 @@ use packets::{
     TransportSettings, Way,
 };
 
+use crate::clock::TurnClock;
 use crate::ether::{Door, PORTS_BYTES};
 use crate::lane::open::open_card;
 use crate::lane::{
@@ -54,6 +55,15 @@ const CHUNKS_MIN: usize = 16;
 /// Connections over packets, by a lane of any kind.
 type CardPackets = Packets<Shaped<AnyLane>>;
 
+/// Dials that failed before they had a socket.
+#[derive(Default)]
+struct Failures {
+    /// The events that say so.
+    events: Vec<NetEvent>,
+    /// The number of such dials so far.
+    dials: u32,
+}
+
 /// The sockets of a worker over io_uring, and its packets.
 pub struct PacketSockets {
     ring: Ring,
@@ -70,9 +80,8 @@ pub struct PacketSockets {
     server: Option<Endpoint>,
     /// The key with which packets to the server are sealed.
     key: Option<PacketKey>,
-    /// Failure events for dials that failed before they had a socket.
-    failures: Vec<NetEvent>,
-    failed_dials: u32,
+    failures: Failures,
+    clock: TurnClock,
     connections_max: usize,
     frames_max: usize,
     /// `true` if the next poll takes packets first; alternates.
@@ -403,8 +412,8 @@ impl Network for PacketSockets {
             doors: Vec::new(),
             server: None,
             key: None,
-            failures: Vec::new(),
-            failed_dials: 0,
+            failures: Failures::default(),
+            clock: TurnClock::NEW,
             connections_max,
             frames_max,
             packets_first: false,
@@ -476,9 +485,10 @@ impl Network for PacketSockets {
 impl Streams for PacketSockets {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let before = events.len();
-        events.append(&mut self.failures);
+        events.append(&mut self.failures.events);
         self.open_lanes();
         let Some(packets) = &mut self.packets else { return self.streams.poll(now, events, max) };
+        self.clock.begin(now);
         self.packets_first = !self.packets_first;
         if self.packets_first {
             packets.poll(now, events, max);
@@ -518,7 +528,8 @@ impl Streams for PacketSockets {
     fn kick(&mut self, now: Instant) {
         self.streams.kick(now);
         if let Some(packets) = &mut self.packets {
-            packets.kick(now);
+            // What the turn has done meanwhile is no delay of the network.
+            packets.kick(self.clock.now(now));
             if self.listener.is_some() {
                 packets.reading().tell(self.place.0);
             }
@@ -533,7 +544,7 @@ impl Streams for PacketSockets {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        if !self.failures.is_empty() {
+        if !self.failures.events.is_empty() {
             return Some(Instant::ZERO);
         }
         let packets = self.packets.as_ref().and_then(|packets| packets.wake_at());
@@ -625,10 +636,10 @@ impl Dial for PacketSockets {
             && let Err(error) = self.call()
         {
             tracing::warn!(%error, "cannot dial");
-            self.failed_dials = self.failed_dials.wrapping_add(1);
-            let conn = ConnId { index: u32::MAX, generation: self.failed_dials };
+            self.failures.dials = self.failures.dials.wrapping_add(1);
+            let conn = ConnId { index: u32::MAX, generation: self.failures.dials };
             let reason = CloseReason::Unreachable(error.errno().unwrap_or(libc::ENOMEM));
-            self.failures.push(NetEvent::Closed { conn, reason });
+            self.failures.events.push(NetEvent::Closed { conn, reason });
             return conn;
         }
         self.packets.as_mut().expect("the call has made them").dial(now)

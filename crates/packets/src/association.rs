@@ -14,7 +14,7 @@ use crate::event::{AssociationId, Down};
 use crate::loss::Landed;
 use crate::path::{DISTRUST_PROBES, Path};
 use crate::pools::Pools;
-use crate::proof::{LEAST_BYTES, PAUSE_SILENT, Proof};
+use crate::proof::{LEAST_BYTES, PAUSE_SHRUNK, Proof};
 use crate::secret::Secret;
 use crate::slab::{Linked, NONE};
 use crate::window::Seen;
@@ -298,7 +298,7 @@ impl Association {
         path.bytes = LEAST_BYTES;
         path.flight.swallowed = 0;
         path.rtt.forget_least();
-        path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SILENT));
+        path.proof.ask(challenge, self.packet_bytes, Some(now + PAUSE_SHRUNK));
     }
 }
 

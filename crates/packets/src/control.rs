@@ -160,7 +160,7 @@ impl Control {
         } else if signal.marked {
             self.starting = false;
             self.cut_for_queue(now, signal.smoothed, 1024 - self.marked / 2);
-        } else if signal.was_limited && (signal.delay.is_some() || self.is_below_a_packet()) {
+        } else if signal.was_limited && signal.delay.is_some() || self.is_below_a_packet() {
             let (acked, window) = (u64::from(signal.acked_bytes), u64::from(self.window));
             // A packet a round trip; a quarter of one where many share the link.
             let step = if self.is_paced() { self.packet_bytes / 4 } else { self.packet_bytes };
@@ -183,6 +183,14 @@ impl Control {
                 self.before = before;
             }
         }
+    }
+
+    /// Halves the window because of the peer's lasting silence. One packet that arrives after all
+    /// undoes all such cuts: the peer was busy.
+    pub(crate) fn silent(&mut self, now: Instant, smoothed: Duration) {
+        let before = self.before;
+        self.lost(now, smoothed);
+        self.before = self.before.max(before);
     }
 
     /// Notes that a packet was counted as lost without a cut: there is nothing to undo if it
@@ -321,7 +329,7 @@ mod tests {
             control.lost(Instant::from_nanos(n * 1_000_000), micros(100));
         }
         let before = control.pause(96, micros(100));
-        let small = Signal { acked_bytes: 96, delay: None, ..signal(30) };
+        let small = Signal { acked_bytes: 96, delay: None, was_limited: false, ..signal(30) };
         let acks = (0..64).take_while(|_| {
             control.acknowledged(Instant::from_nanos(100_000_000), &small);
             control.pause(96, micros(100)) > Some(micros(10))

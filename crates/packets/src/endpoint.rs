@@ -2,6 +2,7 @@
 //! packet.
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use contract::{Buf, ConnId, Frame, Instant};
 use wire::packets::PacketKind;
@@ -44,6 +45,9 @@ pub struct Arrived {
     pub bytes: usize,
     /// `true` if the network has marked the packet for congestion.
     pub is_marked: bool,
+    /// The time for which the packet has lain at this end before the lane took it. A busy machine
+    /// makes it long, which says nothing about the network.
+    pub waited: Duration,
 }
 
 /// All associations of a worker or of a client process.
@@ -288,7 +292,8 @@ impl Endpoint {
     /// Processes a packet that arrived. Packets for others, damaged packets and repeated packets
     /// deliver nothing.
     pub fn receive(&mut self, now: Instant, arrived: Arrived) {
-        let Arrived { lane, from, mut buf, at, bytes, is_marked } = arrived;
+        let Arrived { lane, from, mut buf, at, bytes, is_marked, waited } = arrived;
+        let came = now - waited;
         self.pools.counters.arrived += 1;
         let packet = buf.bytes().get(at..at + bytes).unwrap_or_default();
         let Ok(head) = Head::parse(packet) else {
@@ -311,7 +316,7 @@ impl Endpoint {
         if head.kind == PacketKind::PROBE {
             let challenge = self.secret.cookie();
             let association = &mut self.associations[place];
-            association.probed(&mut self.pools, now, &head, packet, (path, challenge));
+            association.probed(&mut self.pools, (now, came), &head, packet, (path, challenge));
             self.refresh(place);
             return self.pools.returned.push_back(buf);
         }
@@ -319,7 +324,8 @@ impl Endpoint {
         // Without a free chunk, pieces have no room, but the head still counts.
         let chunk = self.pools.chunks.take(Chunk { buf: None, holds: 1 });
         let of = Place { path, chunk: chunk.unwrap_or(NONE), at: at as u32 };
-        let heard = self.associations[place].hear(&mut self.pools, now, &head, packet, of);
+        let association = &mut self.associations[place];
+        let heard = association.hear(&mut self.pools, (now, came), &head, packet, of);
         self.pools.counters.malformed += u64::from(heard.is_err());
         match chunk {
             None => self.pools.returned.push_back(buf),

@@ -43,14 +43,15 @@ enum Addressee {
 }
 
 impl Association {
-    /// Processes a data packet whose association, path, and checksum or seal are right.
+    /// Processes a data packet whose association, path, and checksum or seal are right. It came to
+    /// this end at `came`, and was taken `now`.
     ///
     /// # Errors
     /// Fails if a record is malformed. No record of the packet was followed then.
     pub(crate) fn hear(
         &mut self,
         pools: &mut Pools,
-        now: Instant,
+        (now, came): (Instant, Instant),
         head: &Head,
         packet: &[u8],
         place: Place,
@@ -70,7 +71,7 @@ impl Association {
             }
             return Ok(());
         }
-        self.heard(pools, now, head, place.path);
+        self.heard(pools, (now, came), head, place.path);
         let mut is_refused = false;
         for record in records().flatten() {
             is_refused |= !self.follow(pools, &record, place);
@@ -81,7 +82,7 @@ impl Association {
             pools.counters.refused += 1;
             pools.paths[place.path].receipt.debt = Debt::Now;
         } else {
-            pools.paths[place.path].receipt.arrived(now, number, elicits, head.ack_now);
+            pools.paths[place.path].receipt.arrived((now, came), number, elicits, head.ack_now);
         }
         Ok(())
     }
@@ -103,7 +104,13 @@ impl Association {
 
     /// Processes a packet's head: notes that the peer lives, and takes its credits and
     /// acknowledgements.
-    pub(crate) fn heard(&mut self, pools: &mut Pools, now: Instant, head: &Head, path: u32) {
+    pub(crate) fn heard(
+        &mut self,
+        pools: &mut Pools,
+        (now, came): (Instant, Instant),
+        head: &Head,
+        path: u32,
+    ) {
         if self.state == State::Half {
             self.state = State::Up;
         }
@@ -115,7 +122,7 @@ impl Association {
         {
             let mut landed = Landed::NOTHING;
             let window = &mut pools.windows[path.flight.window];
-            path.acknowledged(now, (ack, head.echo), window, &mut pools.pieces, &mut landed);
+            path.acknowledged(came, (ack, head.echo), window, &mut pools.pieces, &mut landed);
             self.land(pools, landed);
         }
         self.waits_since = (self.in_flight > 0).then_some(now);
@@ -268,7 +275,7 @@ impl Association {
     pub(crate) fn probed(
         &mut self,
         pools: &mut Pools,
-        now: Instant,
+        (now, came): (Instant, Instant),
         head: &Head,
         packet: &[u8],
         (place, challenge): (u32, u64),
@@ -281,7 +288,7 @@ impl Association {
             pools.counters.repeated += 1;
             return;
         }
-        path.receipt.arrived(now, number, false, false);
+        path.receipt.arrived((now, came), number, false, false);
         path.proof.echo = body.challenge.get();
         let bytes = head.bytes.min(usize::from(self.packet_bytes)) as u16;
         if !path.is_proven && path.proof.challenge == 0 {
@@ -311,7 +318,7 @@ impl Association {
                 false => path.proof.ask(0, 0, None),
             }
         }
-        self.heard(pools, now, head, place);
+        self.heard(pools, (now, came), head, place);
     }
 }
 

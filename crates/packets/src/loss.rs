@@ -142,7 +142,7 @@ impl Path {
         self.flight.asked_at = now;
         match self.flight.probes {
             1 => self.control.lost_without_cut(),
-            _ => self.control.lost(now, self.rtt.smoothed()),
+            _ => self.control.silent(now, self.rtt.smoothed()),
         }
         let oldest = (self.flight.oldest..self.flight.next)
             .find(|number| window.get(*number).is_some_and(|sent| sent.fate == Fate::InFlight));

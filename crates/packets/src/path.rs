@@ -14,8 +14,8 @@ use crate::slab::NONE;
 use crate::station::Station;
 
 /// The number of unanswered probes after which packets become small, since the path may swallow
-/// large ones.
-pub(crate) const SHRINK_PROBES: u8 = 3;
+/// large ones: 31 ms of silence at least, as a busy machine is silent for longer than a few.
+pub(crate) const SHRINK_PROBES: u8 = 5;
 
 /// The number of unanswered probes after which a path is not used any more, if the peer was heard by
 /// another one since the last probe.

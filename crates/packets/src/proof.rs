@@ -38,6 +38,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// route may have changed (RFC 8899, section 5.1.1).
 pub(crate) const PAUSE_RAISE: Duration = Duration::from_secs(600);
 
+/// The pause before a path whose packets became small is probed for full ones again. The peer may
+/// have been busy, and nothing has swallowed them.
+pub(crate) const PAUSE_SHRUNK: Duration = Duration::from_millis(20);
+
 /// The pause before a path that fell silent is probed again.
 pub(crate) const PAUSE_SILENT: Duration = Duration::from_secs(1);
 

@@ -47,12 +47,19 @@ impl Receipt {
     }
 
     /// Notes a new packet, and decides when its acknowledgement is to be sent (RFC 9000, section
-    /// 13.2.1). A packet that does not elicit one is only noted.
-    pub(crate) fn arrived(&mut self, now: Instant, number: u64, elicits: bool, ack_now: bool) {
+    /// 13.2.1). A packet that does not elicit one is only noted. It came to this end at `came`, and
+    /// was taken `now`.
+    pub(crate) fn arrived(
+        &mut self,
+        (now, came): (Instant, Instant),
+        number: u64,
+        elicits: bool,
+        ack_now: bool,
+    ) {
         let in_order = self.seen.highest().map_or(0, |highest| highest + 1) == number;
         self.seen.note(number);
         if self.seen.highest() == Some(number) {
-            self.highest_at = now;
+            self.highest_at = came;
         }
         if !elicits {
             return;
@@ -100,8 +107,8 @@ mod tests {
     #[test]
     fn acknowledgements_wait_for_a_packet_to_ride_on() {
         let mut receipt = Receipt::new();
-        receipt.arrived(at(10), 0, true, false);
-        receipt.arrived(at(20), 1, true, false);
+        receipt.arrived((at(10), at(10)), 0, true, false);
+        receipt.arrived((at(20), at(20)), 1, true, false);
         assert_eq!(receipt.debt, Debt::By(at(110)));
         assert!(!receipt.owes(at(109)) && receipt.owes(at(110)));
         let ack = receipt.report(at(25)).unwrap();
@@ -112,19 +119,19 @@ mod tests {
     #[test]
     fn gaps_eight_packets_and_wishes_make_them_leave() {
         let mut gap = Receipt::new();
-        gap.arrived(at(1), 1, true, false);
+        gap.arrived((at(1), at(1)), 1, true, false);
         assert_eq!(gap.debt, Debt::Now);
         let mut many = Receipt::new();
         for number in 0..8 {
             assert!(!many.owes(at(1)));
-            many.arrived(at(1), number, true, false);
+            many.arrived((at(1), at(1)), number, true, false);
         }
         assert!(many.owes(at(1)));
         let mut wish = Receipt::new();
-        wish.arrived(at(1), 0, true, true);
+        wish.arrived((at(1), at(1)), 0, true, true);
         assert!(wish.owes(at(1)));
         let mut bare = Receipt::new();
-        bare.arrived(at(1), 5, false, false);
+        bare.arrived((at(1), at(1)), 5, false, false);
         assert_eq!(bare.debt, Debt::Nothing, "nobody acknowledges acknowledgements");
         let mut refusing = Receipt::new();
         refusing.debt = Debt::Now;

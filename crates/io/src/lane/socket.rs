@@ -11,6 +11,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::types::RecvMsgOut;
@@ -23,14 +24,15 @@ use super::kind::SocketKind;
 use crate::ether::PORTS_BYTES as PORTS;
 use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
-use crate::{Error, Owner, Ring, RingEvent, carve, datagram, ether};
+use crate::{Error, Owner, Ring, RingEvent, carve, datagram, ether, since_1970};
 
 /// The provided-buffer group of the first lane. Each lane has one.
 const GROUP: u16 = 1;
 
-/// Bytes of an address and of a control message in a received buffer.
+/// Bytes of an address and of the control messages in a received buffer: the time at which the
+/// packet came, and the size of each packet of a run.
 const NAME_BYTES: usize = size_of::<libc::sockaddr_in6>();
-const CONTROL_BYTES: usize = 24;
+const CONTROL_BYTES: usize = 32 + 24;
 
 /// Offset of the packet in a received buffer: the kernel's head, then the address, then the control
 /// message.
@@ -167,7 +169,12 @@ impl SocketLane {
     }
 
     /// Processes a completion of the receive. Returns the error of an absent peer.
-    fn received(&mut self, event: RingEvent, arrived: &mut Vec<Arrived>) -> Option<i32> {
+    fn received(
+        &mut self,
+        event: RingEvent,
+        today: &mut Option<Duration>,
+        arrived: &mut Vec<Arrived>,
+    ) -> Option<i32> {
         if !cqueue::more(event.flags) && self.receive == Receive::Armed {
             self.receive = Receive::Idle;
         }
@@ -176,7 +183,10 @@ impl SocketLane {
                 let buf = self.provided.take(id);
                 match self.receive {
                     Receive::Over => self.provided.give(buf),
-                    Receive::Idle | Receive::Armed => self.land(buf, bytes as usize, arrived),
+                    Receive::Idle | Receive::Armed => {
+                        let today = *today.get_or_insert_with(since_1970);
+                        self.land(buf, (bytes as usize, today), arrived);
+                    }
                 }
             }
             (error, _) if error == -libc::ENOBUFS => self.provided.ran_dry(),
@@ -194,7 +204,7 @@ impl SocketLane {
 
     /// Finds the packets in a received buffer. A single packet stays in it, unless too few buffers
     /// would be left for the kernel: then the receive could starve.
-    fn land(&mut self, buf: Buf, bytes: usize, arrived: &mut Vec<Arrived>) {
+    fn land(&mut self, buf: Buf, (bytes, today): (usize, Duration), arrived: &mut Vec<Arrived>) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
         let from = found.as_ref().and_then(|out| station(out.name_data(), out.payload_data()));
@@ -203,11 +213,13 @@ impl SocketLane {
         };
         let payload = &out.payload_data()[before..];
         let whole = payload.len();
-        let each = run_of(out.control_data()).unwrap_or(whole).max(1);
+        let told = Told::of(out.control_data());
+        let each = told.run_bytes.unwrap_or(whole).max(1);
+        let waited = told.waited(today);
         let is_plenty = 4 * self.provided.available() >= self.landings;
         if whole <= each && is_plenty {
             let (lane, at, bytes, is_marked) = (0, PACKET_AT + before, whole, false);
-            return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+            return arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited });
         }
         for packet in payload.chunks(each) {
             // Without a buffer, or too large for one, it counts as lost on the way.
@@ -216,7 +228,7 @@ impl SocketLane {
             };
             buf.prefix_mut(packet.len()).copy_from_slice(packet);
             let (lane, at, bytes, is_marked) = (0, 0, packet.len(), false);
-            arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+            arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited });
         }
         self.provided.give(buf);
     }
@@ -249,10 +261,10 @@ impl Lane for SocketLane {
     fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.drain(self.owner, &mut completions);
-        let mut refusal = None;
+        let (mut refusal, mut today) = (None, None);
         for event in completions.drain(..) {
             let refused = match event.data {
-                RECEIVE => self.received(event, arrived),
+                RECEIVE => self.received(event, &mut today, arrived),
                 CANCEL => None,
                 place => self.sent(place as usize - 1, event.result),
             };
@@ -364,19 +376,90 @@ fn address(name: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// Returns the size of each packet of a run in bytes, if the kernel reports that there are several.
-fn run_of(control: &[u8]) -> Option<usize> {
-    let word = |at: usize| -> Option<i32> {
-        Some(i32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?))
-    };
-    let is_run = word(8)? == libc::SOL_UDP && word(12)? == libc::UDP_GRO;
-    word(16).filter(|bytes| is_run && *bytes > 0).map(|bytes| bytes as usize)
+/// The longest wait of a packet at this end that is believed: the time of day may have jumped.
+const WAITED_MAX: Duration = Duration::from_secs(1);
+
+/// The bytes of a control message before its data, and the multiple at which the next one begins.
+const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
+const CONTROL_ALIGN: usize = size_of::<usize>();
+
+/// The kernel's control messages about received packets.
+#[derive(Default)]
+struct Told {
+    /// The size of each packet of a run in bytes, if there are several.
+    run_bytes: Option<usize>,
+    /// The time of day at which the kernel received the packet, or the last one of a run.
+    came: Option<Duration>,
+}
+
+impl Told {
+    fn of(mut control: &[u8]) -> Told {
+        let mut told = Told::default();
+        while let Some((head, rest)) = control.split_at_checked(CONTROL_HEAD) {
+            let word = |at: usize| {
+                i32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            let bytes = (word(0) as usize).saturating_sub(CONTROL_HEAD);
+            let Some(data) = rest.get(..bytes).filter(|data| !data.is_empty()) else { break };
+            match (word(8), word(12)) {
+                (libc::SOL_UDP, libc::UDP_GRO) => told.run_bytes = run_bytes(data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => told.came = time_of_day(data),
+                _ => {}
+            }
+            control = rest.get(bytes.next_multiple_of(CONTROL_ALIGN)..).unwrap_or_default();
+        }
+        told
+    }
+
+    /// Returns the time for which the packet waited in the socket until `today`, the time of day;
+    /// zero if the kernel has not said it, or the time of day has jumped.
+    fn waited(&self, today: Duration) -> Duration {
+        let waited = self.came.and_then(|came| today.checked_sub(came));
+        waited.filter(|waited| *waited <= WAITED_MAX).unwrap_or_default()
+    }
+}
+
+fn run_bytes(data: &[u8]) -> Option<usize> {
+    let bytes = i32::from_ne_bytes(data.get(..4)?.try_into().ok()?);
+    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
+fn time_of_day(data: &[u8]) -> Option<Duration> {
+    let word = |at: usize| data.get(at..at + 8).and_then(|word| word.try_into().ok());
+    let (seconds, nanos) = (i64::from_ne_bytes(word(0)?), i64::from_ne_bytes(word(8)?));
+    Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Reactor, Ring};
+
+    #[test]
+    fn the_kernel_tells_runs_and_times() {
+        let head = |bytes: usize, level: i32, kind: i32| {
+            [&bytes.to_ne_bytes()[..], &level.to_ne_bytes(), &kind.to_ne_bytes()].concat()
+        };
+        let run = [head(20, libc::SOL_UDP, libc::UDP_GRO), 1200_i32.to_ne_bytes().into()].concat();
+        let times = [7_i64.to_ne_bytes(), 500_i64.to_ne_bytes()].concat();
+        let time = [head(32, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS), times].concat();
+        let both = [time.clone(), run.clone()].concat();
+        let today = Duration::new(7, 800);
+        for (control, run_bytes, waited) in [
+            (&both[..], Some(1200), 300),
+            (&run, Some(1200), 0),
+            (&time, None, 300),
+            (&time[..20], None, 0),
+            (&[], None, 0),
+        ] {
+            let told = Told::of(control);
+            assert_eq!(told.run_bytes, run_bytes);
+            assert_eq!(told.waited(today), Duration::from_nanos(waited));
+        }
+        let told = Told::of(&time);
+        assert_eq!(told.waited(Duration::new(6, 0)), Duration::ZERO, "the time of day jumped back");
+        assert_eq!(told.waited(Duration::new(70, 0)), Duration::ZERO, "or forward");
+    }
 
     #[test]
     fn packets_that_are_held_leave_buffers_for_others() {

@@ -64,7 +64,15 @@ impl Lane for Card {
             let Some(mut buf) = self.free.pop() else { continue };
             buf.prefix_mut(packet.len()).copy_from_slice(&packet);
             let bytes = packet.len();
-            arrived.push(Arrived { lane: 0, from, buf, at: 0, bytes, is_marked: false });
+            arrived.push(Arrived {
+                lane: 0,
+                from,
+                buf,
+                at: 0,
+                bytes,
+                is_marked: false,
+                waited: Duration::ZERO,
+            });
         }
         None
     }

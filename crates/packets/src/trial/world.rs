@@ -251,6 +251,7 @@ impl World {
             at: 0,
             bytes: flying.bytes.len(),
             is_marked: flying.is_marked,
+            waited: Duration::ZERO,
         };
         node.endpoint.receive(self.now, arrived);
         node.free.extend(core::iter::from_fn(|| node.endpoint.take_back()));

@@ -114,7 +114,8 @@ impl Client {
             .with_borrow_mut(Vec::pop)
             .unwrap_or_else(|| Buf::new(Box::leak(vec![0; 9000].into_boxed_slice()), 0));
         buf.prefix_mut(bytes).copy_from_slice(&packet);
-        let arrived = Arrived { lane, from, buf, at: 0, bytes, is_marked: false };
+        let arrived =
+            Arrived { lane, from, buf, at: 0, bytes, is_marked: false, waited: Duration::ZERO };
         self.endpoint.receive(self.now, arrived);
         let returned = std::iter::from_fn(|| self.endpoint.take_back());
         BUFS.with_borrow_mut(|bufs| bufs.extend(returned));

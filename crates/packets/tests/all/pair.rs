@@ -128,7 +128,8 @@ impl Pair {
         let mut buf = arena.take();
         buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         let bytes = bytes.len();
-        let arrived = Arrived { lane: 0, from, buf, at: 0, bytes, is_marked: false };
+        let arrived =
+            Arrived { lane: 0, from, buf, at: 0, bytes, is_marked: false, waited: Duration::ZERO };
         self.ends[end].receive(self.now, arrived);
         self.follow(end, arena);
     }

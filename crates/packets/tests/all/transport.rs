@@ -89,7 +89,15 @@ impl Lane for End {
             let mut buf = self.bufs.pop().expect("there is one");
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
             let (lane, from, at, is_marked) = (0, station(1 - self.me), 0, false);
-            arrived.push(Arrived { lane, from, buf, at, bytes: bytes.len(), is_marked });
+            arrived.push(Arrived {
+                lane,
+                from,
+                buf,
+                at,
+                bytes: bytes.len(),
+                is_marked,
+                waited: Duration::ZERO,
+            });
         }
         None
     }

@@ -14,6 +14,7 @@ mod program;
 mod rings;
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::{opcode, squeue, types};
@@ -162,7 +163,7 @@ impl XdpLane {
             return self.give(buf);
         };
         let (lane, at, bytes, is_marked) = (0, at + HEAD_BYTES, bytes - HEAD_BYTES, false);
-        arrived.push(Arrived { lane, from, buf, at, bytes, is_marked });
+        arrived.push(Arrived { lane, from, buf, at, bytes, is_marked, waited: Duration::ZERO });
     }
 
     /// Adds a filled chunk to the frames to send.

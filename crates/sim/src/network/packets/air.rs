@@ -190,7 +190,15 @@ impl Air {
             let Some(mut buf) = bufs.pop_if(fits) else { continue };
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
             let (lane, from, at, is_marked) = (0, Station::Internet(from), 0, false);
-            arrived.push(Arrived { lane, from, buf, at, bytes: bytes.len(), is_marked });
+            arrived.push(Arrived {
+                lane,
+                from,
+                buf,
+                at,
+                bytes: bytes.len(),
+                is_marked,
+                waited: Duration::ZERO,
+            });
         }
     }
 
