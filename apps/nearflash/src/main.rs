@@ -9,7 +9,6 @@
 #[macro_use]
 extern crate lab;
 
-mod connect;
 mod doctor;
 mod operate;
 mod pages;
@@ -35,7 +34,7 @@ enum Command {
     /// Start a new server that takes over the running server's listeners and connections
     Upgrade(upgrade::Args),
     /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
-    Connect(connect::Args),
+    Connect(attach::connect::Args),
     /// Attach a volume as a block device of this machine (ublk), and serve it until it is detached
     Attach(Box<attach::Args>),
     #[command(flatten)]
@@ -106,7 +105,11 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Serve(args) => serve::run(args),
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Lab(command) => command.run(),
-        Command::Connect(args) => connect::run(&args),
+        Command::Connect(args) => {
+            attach::connect::run(&args, &|line| outln!("{line}"), &|warning| {
+                errln!("nearflash: warning: {warning}")
+            })
+        }
         Command::Attach(args) => attach::run(&args, &|line| outln!("{line}")),
         Command::Files(command) => command.run(&|line| outln!("{line}")),
         Command::Tenant(args) => operate::tenant(&args),

@@ -5,11 +5,14 @@
 //! outlives the process: requests wait for a successor, which repeats what was in flight under the
 //! identity of its predecessor.
 //!
+//! `nearflash connect` attaches NVMe subsystems by the kernel's own host ([`connect`]).
+//!
 //! This crate deliberately leaves out the engine of a queue and the translation of requests
 //! (`client::block`), and the commands of the kernel's driver (`io::ublk`).
 #![forbid(unsafe_code)]
 
 mod command;
+pub mod connect;
 mod crew;
 mod daemon;
 mod devices;

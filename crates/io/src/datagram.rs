@@ -152,8 +152,6 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     }
     let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
     set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
-    // The delay of a packet is the network's, and not that of a process that runs late.
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
     keep_whole(&socket, address)?;
     Ok(socket)
 }
@@ -185,6 +183,12 @@ pub(crate) fn path_bytes(socket: impl AsFd, server: SocketAddr) -> Option<usize>
         libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut bytes)
     };
     (result == 0).then(|| (value as usize).saturating_sub(heads))
+}
+
+/// Makes the kernel say when each packet came, so that a process that runs late does not count as a
+/// slow network.
+pub(crate) fn stamp(socket: impl AsFd) -> rustix::io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 fn set_option(socket: impl AsFd, level: i32, name: i32, value: i32) -> rustix::io::Result<()> {

@@ -157,19 +157,7 @@ impl PacketSockets {
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
         let shape = trial.as_ref().and_then(|trial| trial.shape(head));
         self.further = dials.then_some((sizes, shape));
-        let mut lanes = Vec::new();
-        for (number, road) in roads.into_iter().enumerate() {
-            let lane = match road.over {
-                Over::Socket(socket, kind) => {
-                    AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
-                }
-                Over::Card(card, door) => {
-                    let of = (&self.ring, number);
-                    AnyLane::Xdp(XdpLane::new(of, *card, door, (packet_bytes, spares))?)
-                }
-            };
-            lanes.push(Shaped::new(lane, shape));
-        }
+        let lanes = self.pave(roads, sizes, shape)?;
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
         let mut packets = Packets::new(settings, lanes, bufs()?);
@@ -178,6 +166,28 @@ impl PacketSockets {
             packets.divide(divided);
         }
         Ok(packets)
+    }
+
+    /// Returns a lane over each road.
+    fn pave(
+        &self,
+        roads: Vec<Road>,
+        sizes: LaneSizes,
+        shape: Option<Shape>,
+    ) -> Result<Vec<Shaped<AnyLane>>, Error> {
+        let lane = |(number, road): (usize, Road)| {
+            let lane = match road.over {
+                Over::Socket(socket, kind) => {
+                    AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
+                }
+                Over::Card(card, door) => {
+                    let (of, most) = ((&self.ring, number), (sizes.packet_bytes, sizes.spares));
+                    AnyLane::Xdp(XdpLane::new(of, *card, door, most)?)
+                }
+            };
+            Ok(Shaped::new(lane, shape))
+        };
+        roads.into_iter().enumerate().map(lane).collect()
     }
 
     /// Opens lanes to the further stations of a server. One that cannot be opened costs speed, not

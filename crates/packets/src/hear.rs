@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use contract::{Fatal, Instant};
+use contract::Fatal;
 use wire::packets::{ProbeBody, STATION_NONE, StationBody};
 use zerocopy::FromBytes;
 
@@ -15,7 +15,7 @@ use crate::loss::Landed;
 use crate::piece::Kind;
 use crate::pools::{Pools, let_go};
 use crate::proof::{LEAST_BYTES, PAUSE_RAISE};
-use crate::receipt::Debt;
+use crate::receipt::{Debt, Times};
 use crate::record::{Record, Records};
 use crate::settings::LANES_MAX;
 use crate::slab::NONE;
@@ -43,15 +43,14 @@ enum Addressee {
 }
 
 impl Association {
-    /// Processes a data packet whose association, path, and checksum or seal are right. It came to
-    /// this end at `came`, and was taken `now`.
+    /// Processes a data packet whose association, path, and checksum or seal are right.
     ///
     /// # Errors
     /// Fails if a record is malformed. No record of the packet was followed then.
     pub(crate) fn hear(
         &mut self,
         pools: &mut Pools,
-        (now, came): (Instant, Instant),
+        (now, came): Times,
         head: &Head,
         packet: &[u8],
         place: Place,
@@ -104,13 +103,8 @@ impl Association {
 
     /// Processes a packet's head: notes that the peer lives, and takes its credits and
     /// acknowledgements.
-    pub(crate) fn heard(
-        &mut self,
-        pools: &mut Pools,
-        (now, came): (Instant, Instant),
-        head: &Head,
-        path: u32,
-    ) {
+    pub(crate) fn heard(&mut self, pools: &mut Pools, times: Times, head: &Head, path: u32) {
+        let (now, came) = times;
         if self.state == State::Half {
             self.state = State::Up;
         }
@@ -275,7 +269,7 @@ impl Association {
     pub(crate) fn probed(
         &mut self,
         pools: &mut Pools,
-        (now, came): (Instant, Instant),
+        (now, came): Times,
         head: &Head,
         packet: &[u8],
         (place, challenge): (u32, u64),

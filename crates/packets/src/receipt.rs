@@ -10,6 +10,9 @@ use crate::window::Seen;
 /// own.
 const UNANSWERED_MAX: u8 = 8;
 
+/// The present time, and the time at which a packet came to this end.
+pub(crate) type Times = (Instant, Instant);
+
 /// The acknowledgement that this end owes to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Debt {
@@ -51,7 +54,7 @@ impl Receipt {
     /// was taken `now`.
     pub(crate) fn arrived(
         &mut self,
-        (now, came): (Instant, Instant),
+        (now, came): Times,
         number: u64,
         elicits: bool,
         ack_now: bool,

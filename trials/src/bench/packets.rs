@@ -23,7 +23,7 @@ use clap::Args;
 
 use super::link::Link;
 use super::{machine, process, secrets, servers};
-use bed::Bed;
+use bed::Cable;
 use judge::Measured;
 use loads::Load;
 use xtask::shell;
@@ -60,13 +60,13 @@ struct Row {
 enum Kind {
     /// A load over several transports.
     Load(Load),
-    /// What a listener of packets costs connections over TCP.
+    /// The cost of a listener of packets for connections over TCP.
     Beside,
-    /// What idle connections take.
+    /// The share that idle connections take.
     Idle,
-    /// What forged packets do to reads.
+    /// The effect of forged packets on reads.
     Forged,
-    /// How long an upgrade stops clients.
+    /// The pause of clients in an upgrade.
     Upgrade,
 }
 
@@ -116,7 +116,7 @@ pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
         true => Link::veth_of_frames(options.mtu)?,
         false => Link::Loopback,
     };
-    let mut bed = Bed::new(program, link, key, options.rounds.max(1), options.seconds)?;
+    let mut bed = Cable::new(program, link, key, options.rounds.max(1), options.seconds)?;
     let mut measured = Vec::new();
     for row in &chosen {
         println!("measuring {} …", row.name);
@@ -136,7 +136,7 @@ fn is_chosen(options: &PacketsOptions, name: &str) -> bool {
     options.only.is_empty() || options.only.iter().any(|word| name.contains(word.as_str()))
 }
 
-fn measure(bed: &mut Bed, row: &Row) -> Vec<Measured> {
+fn measure(bed: &mut Cable, row: &Row) -> Vec<Measured> {
     match &row.kind {
         Kind::Load(load) => vec![load.measure(bed)],
         Kind::Beside => beside::measure(bed),

@@ -116,6 +116,8 @@ impl SocketLane {
                 (PACKET_AT + payload, payload)
             }
         };
+        // Also where another process has made the socket. Without stamps, the wait is delay.
+        let _ = datagram::stamp(&socket);
         let group = GROUP + number as u16;
         let class = SizeClass { bytes: packet_bytes, count: spares };
         let numbered = |buf: Buf| {

@@ -51,7 +51,7 @@ pub(super) struct Figure {
 }
 
 /// The cable, the program and the settings of all measurements.
-pub(super) struct Bed {
+pub(super) struct Cable {
     pub(super) program: PathBuf,
     pub(super) link: Link,
     pub(super) places: Places,
@@ -62,7 +62,7 @@ pub(super) struct Bed {
     commands: BTreeSet<String>,
 }
 
-impl Bed {
+impl Cable {
     /// Creates the bed over a link. `key` is the file of the key for sealed packets.
     pub(super) fn new(
         program: PathBuf,
@@ -70,10 +70,10 @@ impl Bed {
         key: PathBuf,
         rounds: usize,
         seconds: f64,
-    ) -> Result<Bed, String> {
+    ) -> Result<Cable, String> {
         let places = Places::new(&link, key)?;
         let commands = BTreeSet::new();
-        Ok(Bed { program, link, places, rounds, seconds, last_port: 7420, commands })
+        Ok(Cable { program, link, places, rounds, seconds, last_port: 7420, commands })
     }
 
     /// Returns the command lines that were used so far.

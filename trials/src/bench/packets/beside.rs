@@ -1,7 +1,7 @@
 //! The rows of what a listener of packets costs connections over TCP beside it: a server with one,
 //! and a server without, in pairs of turns.
 
-use super::bed::{Bed, Figure, Shape};
+use super::bed::{Cable, Figure, Shape};
 use super::judge::{Bound, Measured, Side, pairs};
 use super::way::Way;
 
@@ -20,12 +20,12 @@ const fn shape(block_size: usize, connections: usize, queue_depth: usize) -> Sha
 }
 
 /// Measures all loads at both servers. Every second pair begins with the other server.
-pub(super) fn measure(bed: &mut Bed) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
     LOADS.iter().flat_map(|(name, about, shape)| one(bed, name, about, *shape)).collect()
 }
 
 /// Measures one load. Returns its speed, and the processor time of the server for each request.
-fn one(bed: &mut Bed, name: &'static str, about: &str, shape: Shape) -> [Measured; 2] {
+fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Measured; 2] {
     let names = ["TCP alone", "beside a listener of packets"].map(str::to_owned);
     let is_lone = shape.connections * shape.queue_depth == 1;
     let mut speeds = names.clone().map(Side::new);
@@ -58,7 +58,7 @@ fn one(bed: &mut Bed, name: &'static str, about: &str, shape: Shape) -> [Measure
 }
 
 /// Runs the load on a server of its own over TCP, which may have a listener of packets, too.
-fn once(bed: &mut Bed, shape: Shape, has_packets: bool) -> Result<Figure, String> {
+fn once(bed: &mut Cable, shape: Shape, has_packets: bool) -> Result<Figure, String> {
     let port = bed.port();
     let mut urls = vec![Way::Tcp.server_url(&bed.places, port)];
     if has_packets {

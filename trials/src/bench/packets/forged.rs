@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use super::bed::{Bed, CLIENT_CPU, Figure, SERVER_CPU, Shape};
+use super::bed::{CLIENT_CPU, Cable, Figure, SERVER_CPU, Shape};
 use super::judge::{Bound, Judged, Measured, Side, ratio, verdict};
 use super::way::Way;
 use crate::bench::process::{Server, private_bytes};
@@ -29,7 +29,7 @@ const GROWTH_MAX: f64 = 1_048_576.0;
 /// The places that forged packets go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
-    /// There are none.
+    /// No packets are forged.
     Nobody,
     Server,
     /// A socket on the server's core, of a program that throws all packets away.
@@ -40,7 +40,7 @@ enum To {
 
 const ALL: [To; 4] = [To::Nobody, To::Server, To::Sink, To::Closed];
 
-/// What the rounds told beside the times of reads.
+/// The findings of the rounds beside the times of reads.
 #[derive(Default)]
 struct Told {
     /// Forged packets a second, by place.
@@ -52,13 +52,13 @@ struct Told {
 }
 
 /// Measures reads beside forged packets, without and with a seal.
-pub(super) fn measure(bed: &mut Bed) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
     [("forged", Way::UdpFixed), ("forged sealed", Way::SealedFixed)]
         .map(|(name, way)| one(bed, name, way))
         .into()
 }
 
-fn one(bed: &mut Bed, name: &'static str, way: Way) -> Measured {
+fn one(bed: &mut Cable, name: &'static str, way: Way) -> Measured {
     let (mut sides, mut told) = (ALL.map(|to| Side::new(to.name().to_owned())), Told::default());
     if let Err(error) = rounds(bed, way, &mut sides, &mut told) {
         sides[1].add(Err(error));
@@ -102,7 +102,7 @@ fn memory(readings: &[f64]) -> Judged {
 }
 
 /// Runs all rounds on one server.
-fn rounds(bed: &mut Bed, way: Way, sides: &mut [Side], told: &mut Told) -> Result<(), String> {
+fn rounds(bed: &mut Cable, way: Way, sides: &mut [Side], told: &mut Told) -> Result<(), String> {
     let port = bed.port();
     let server = bed.serve(&[way.server_url(&bed.places, port)])?;
     let memory = || private_bytes(server.id()).ok_or("the server is gone".to_owned());
@@ -130,7 +130,7 @@ fn rounds(bed: &mut Bed, way: Way, sides: &mut [Side], told: &mut Told) -> Resul
 
 /// Measures reads beside forged packets to a place. Returns their figure, and the packets a second.
 fn once(
-    bed: &mut Bed,
+    bed: &mut Cable,
     server: &Server,
     url: &str,
     (port, to): (u16, To),

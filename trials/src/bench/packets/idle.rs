@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::bed::{Bed, Shape};
+use super::bed::{Cable, Shape};
 use super::judge::{Bound, Measured, Side, verdict};
 use super::watch::ran;
 use super::way::Way;
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const IDLE_MIN: Duration = Duration::from_secs(2);
 
 /// Measures the idle connections over each transport.
-pub(super) fn measure(bed: &mut Bed) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
     let mut cores = WAYS.map(|way| Side::new(way.to_string()));
     let mut bytes = WAYS.map(|way| Side::new(way.to_string()));
     for _ in 0..bed.rounds {
@@ -57,7 +57,7 @@ pub(super) fn measure(bed: &mut Bed) -> Vec<Measured> {
         .into()
 }
 
-/// What idle connections take from a server.
+/// The share of a server that idle connections take.
 #[derive(Clone, Debug)]
 struct Idle {
     /// The processor time of the whole server, as a share of a core.
@@ -66,7 +66,7 @@ struct Idle {
     bytes: f64,
 }
 
-fn once(bed: &mut Bed, way: Way) -> Result<Idle, String> {
+fn once(bed: &mut Cable, way: Way) -> Result<Idle, String> {
     let port = bed.port();
     let server = bed.serve(&[way.server_url(&bed.places, port)])?;
     let url = way.client_url(&bed.places, port);
@@ -108,7 +108,7 @@ fn settle(server: &Server) -> Result<(), String> {
 struct Client(Option<Child>);
 
 impl Client {
-    fn start(bed: &mut Bed, url: &str, connections: usize) -> Result<Client, String> {
+    fn start(bed: &mut Cable, url: &str, connections: usize) -> Result<Client, String> {
         let shape = Shape { block_size: 512, connections, queue_depth: 1 };
         let mut command: Command = bed.calm_load(url, shape);
         command.args(["--rate", "1", "--seconds", "600"]).env(STOP, "");

@@ -1,6 +1,6 @@
 //! The rows that compare one load over several transports.
 
-use super::bed::{Bed, Figure, Shape};
+use super::bed::{Cable, Figure, Shape};
 use super::judge::{Bound, Measured, Side, ratio};
 use super::way::Way;
 
@@ -35,6 +35,17 @@ const fn shape(block_size: usize, connections: usize, queue_depth: usize) -> Sha
 
 const ALL: &[Way] = &[Way::Tcp, Way::Udp, Way::UdpFixed, Way::XdpFixed, Way::SealedFixed];
 
+/// The fields that most loads share.
+const LOAD: Load = Load {
+    name: "",
+    about: "",
+    shape: shape(4096, 8, 32),
+    associations: 1,
+    of: Quantity::Rate,
+    ways: ALL,
+    targets: &[],
+};
+
 /// Returns the rows, in the order of the table.
 pub(super) fn all() -> Vec<Load> {
     vec![
@@ -42,70 +53,59 @@ pub(super) fn all() -> Vec<Load> {
             name: "qd1",
             about: "1 connection, 4 KiB, 1 request",
             shape: shape(4096, 1, 1),
-            associations: 1,
             of: Quantity::Median,
-            ways: ALL,
             targets: &[
                 Target(Way::XdpFixed, Way::Tcp, Bound::AtMost(0.65)),
                 Target(Way::Udp, Way::Tcp, Bound::AtMost(0.90)),
             ],
+            ..LOAD
         },
         Load {
             name: "shallow",
             about: "5 000 connections of one client, 1 KiB, 1 request each",
             shape: shape(1024, 5000, 1),
-            associations: 1,
-            of: Quantity::Rate,
-            ways: ALL,
             targets: &[
                 Target(Way::Udp, Way::Tcp, Bound::AtLeast(4.0)),
                 Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(4.0)),
                 Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(4.0)),
             ],
+            ..LOAD
         },
         Load {
             name: "connections",
             about: "256 connections of one client, 4 KiB, 1 request each",
             shape: shape(4096, 256, 1),
-            associations: 1,
-            of: Quantity::Rate,
-            ways: ALL,
-            targets: &[],
+            ..LOAD
         },
         Load {
             name: "associations",
             about: "256 connections, 4 KiB, 1 request each; packets with 256 associations",
             shape: shape(4096, 256, 1),
             associations: 256,
-            of: Quantity::Rate,
-            ways: ALL,
             targets: &[
                 Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(1.8)),
                 Target(Way::Udp, Way::Tcp, Bound::AtLeast(1.3)),
                 Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(1.3)),
             ],
+            ..LOAD
         },
         Load {
             name: "deep",
             about: "8 connections, 4 KiB, 32 requests each",
-            shape: shape(4096, 8, 32),
-            associations: 1,
-            of: Quantity::Rate,
             ways: &[Way::Tcp, Way::Udp, Way::UdpFixed, Way::XdpFixed],
             targets: &[
                 Target(Way::Udp, Way::Tcp, Bound::AtLeast(0.90)),
                 Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(0.90)),
                 Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(0.45)),
             ],
+            ..LOAD
         },
         Load {
             name: "sealed",
             about: "8 connections, 4 KiB, 32 requests each",
-            shape: shape(4096, 8, 32),
-            associations: 1,
-            of: Quantity::Rate,
             ways: &[Way::UdpFixed, Way::SealedFixed],
             targets: &[Target(Way::SealedFixed, Way::UdpFixed, Bound::AtLeast(0.42))],
+            ..LOAD
         },
     ]
 }
@@ -129,7 +129,7 @@ impl Quantity {
 impl Load {
     /// Measures all ways in turns. A way that fails, such as AF_XDP where it is missing, has no
     /// figures.
-    pub(super) fn measure(&self, bed: &mut Bed) -> Measured {
+    pub(super) fn measure(&self, bed: &mut Cable) -> Measured {
         let mut sides: Vec<Side> = self.ways.iter().map(|way| Side::new(way.to_string())).collect();
         for _ in 0..bed.rounds {
             for (way, side) in self.ways.iter().zip(&mut sides) {

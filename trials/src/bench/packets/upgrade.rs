@@ -5,7 +5,7 @@
 //! of a connection, and the 99th percentile of pauses is at most that. The client and both servers
 //! share the processors, over loopback.
 
-use super::bed::Bed;
+use super::bed::Cable;
 use super::judge::{Bound, Judged, Measured, Side, Verdict, verdict};
 use super::watch::Others;
 use crate::bench::takeover;
@@ -19,7 +19,7 @@ const PAUSE_P99_MS_MAX: f64 = 100.0;
 const SECONDS_MIN: u64 = 4;
 
 /// Measures upgrades with one association, and with one for each connection.
-pub(super) fn measure(bed: &mut Bed) -> Vec<Measured> {
+pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
     let names = ["1 association", "256 associations"].map(str::to_owned);
     let (mut sides, mut wrong) = (names.map(Side::new), 0);
     let seconds = SECONDS_MIN.max(bed.seconds.ceil() as u64);

@@ -1,4 +1,4 @@
-//! What the two cores did during a measurement: the processor time of the server's worker, and the
+//! The work of the two cores during a measurement: the processor time of the server's worker, and the
 //! time that other work took from the server and from the client.
 //!
 //! The kernel's own threads for packets are a part of the network, so their time is not counted as
@@ -29,7 +29,7 @@ pub(super) struct Reading {
     stolen: [Duration; 2],
 }
 
-/// What happened between two readings.
+/// The time that was spent between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spent {
     /// The processor time of the server's worker, as a share of the time.

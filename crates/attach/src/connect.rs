@@ -30,8 +30,9 @@ const FABRICS: &str = "/dev/nvme-fabrics";
 /// The folder in which the kernel lists block devices.
 const BLOCKS: &str = "/sys/block";
 
+/// Options of `nearflash connect`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub struct Args {
     /// Subsystems, as `nvme-tcp://HOST:PORT/NQN[?digests=header|data|both&tls=required&host=NQN]`;
     /// several addresses of one subsystem are several paths
     #[arg(required = true)]
@@ -66,28 +67,31 @@ enum Word {
     Secret(PathBuf),
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+/// Runs the command, which says lines by `print` and warnings by `warn`.
+///
+/// # Errors
+/// Fails if the machine has no NVMe/TCP host, the kernel refuses to connect, or no device appears.
+pub fn run(args: &Args, print: &dyn Fn(&str), warn: &dyn Fn(&str)) -> Result<ExitCode, String> {
     let lines: Vec<Vec<Word>> = args.addresses.iter().map(|address| line(args, address)).collect();
     if !args.run {
-        lines.iter().for_each(|line| outln!("{}", shown(line)));
+        lines.iter().for_each(|line| print(&shown(line)));
         return Ok(ExitCode::SUCCESS);
     }
     check_machine()?;
     for (line, address) in lines.iter().zip(&args.addresses) {
-        outln!("{}", shown(line));
+        print(&shown(line));
         let before = devices(Path::new(BLOCKS), &address.subsystem);
         connect(line)?;
         fail_after(Path::new("/sys/class/nvme"), &address.subsystem, args.fail_after)
-            .unwrap_or_else(|warning| errln!("nearflash: warning: connected, but {warning}"));
+            .unwrap_or_else(|warning| warn(&format!("connected, but {warning}")));
         match appeared(&address.subsystem, &before) {
             found if !found.is_empty() => {
                 for name in found {
-                    outln!("/dev/{name} ({})", address.subsystem);
+                    print(&format!("/dev/{name} ({})", address.subsystem));
                 }
             }
             _ if !before.is_empty() => {
-                outln!("one more path to /dev/{}", before.join(", /dev/"));
+                print(&format!("one more path to /dev/{}", before.join(", /dev/")));
             }
             _ => {
                 return Err(format!(
@@ -214,7 +218,8 @@ fn connect(line: &[Word]) -> Result<(), String> {
     let word = |word: &Word| match word {
         Word::Plain(text) => Ok(text.clone()),
         Word::Secret(file) => {
-            let key = server::credentials::read_secret(file)?.trim().to_owned();
+            let key = io::read_secret(file).map_err(|error| error.to_string())?;
+            let key = key.trim().to_owned();
             Secret::parse(&key).map_err(|e| format!("the key of {} is {e}", file.display()))?;
             Ok(key)
         }
