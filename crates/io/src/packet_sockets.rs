@@ -48,6 +48,9 @@ const NETWORK_BYTES: usize = 9000 - UDP_BYTES;
 /// Bytes of the heads of IPv4 and UDP.
 const UDP_BYTES: usize = 28;
 
+/// A time that does not come.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// Lower limit of the number of packets that peers may have in flight to this process at the same
 /// time.
 const CHUNKS_MIN: usize = 16;
@@ -62,6 +65,14 @@ struct Failures {
     events: Vec<NetEvent>,
     /// The number of such dials so far.
     dials: u32,
+}
+
+/// The times of a transport over packets.
+struct Pace {
+    clock: TurnClock,
+    /// The time until which the transport has nothing to do unless a lane has, so that turns pass it
+    /// by; zero after anything was asked of it.
+    rests_until: Instant,
 }
 
 /// The sockets of a worker over io_uring, and its packets.
@@ -81,7 +92,7 @@ pub struct PacketSockets {
     /// The key with which packets to the server are sealed.
     key: Option<PacketKey>,
     failures: Failures,
-    clock: TurnClock,
+    pace: Pace,
     connections_max: usize,
     frames_max: usize,
     /// `true` if the next poll takes packets first; alternates.
@@ -97,8 +108,22 @@ impl PacketSockets {
     /// Returns the packet transport if the connection is over packets; `None` if it is over a
     /// stream.
     fn of(&mut self, conn: ConnId) -> Option<&mut CardPackets> {
-        let is_of_packets = conn.index as usize >= self.connections_max;
-        self.packets.as_mut().filter(|_| is_of_packets)
+        match conn.index as usize >= self.connections_max {
+            true => self.awake(),
+            false => None,
+        }
+    }
+
+    /// Returns the packet transport, of which something is asked: the next turn polls it.
+    fn awake(&mut self) -> Option<&mut CardPackets> {
+        self.pace.rests_until = Instant::ZERO;
+        self.packets.as_mut()
+    }
+
+    /// Returns `true` if the packet transport has nothing to do in the turn at `now`.
+    fn rests(&self, now: Instant) -> bool {
+        let rests = |packets: &CardPackets| self.pace.rests_until > now && !packets.is_reached();
+        self.packets.as_ref().is_none_or(rests)
     }
 
     fn has(&self, conn: ConnId) -> Option<&CardPackets> {
@@ -423,7 +448,7 @@ impl Network for PacketSockets {
             server: None,
             key: None,
             failures: Failures::default(),
-            clock: TurnClock::NEW,
+            pace: Pace { clock: TurnClock::NEW, rests_until: Instant::ZERO },
             connections_max,
             frames_max,
             packets_first: false,
@@ -446,28 +471,26 @@ impl Network for PacketSockets {
     }
 
     fn unlisten(&mut self, id: ListenerId) {
-        match &mut self.packets {
-            Some(packets) if self.listener.as_ref().is_some_and(|(own, _)| *own == id) => {
-                packets.listen(None);
-            }
-            _ => self.streams.unlisten(id),
+        let is_own = self.listener.as_ref().is_some_and(|(own, _)| *own == id);
+        match self.awake().filter(|_| is_own) {
+            Some(packets) => packets.listen(None),
+            None => self.streams.unlisten(id),
         }
     }
 
     fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
         self.streams.hold(is_held);
-        if let Some(packets) = &mut self.packets {
+        if let Some(packets) = self.awake() {
             packets.hold(is_held);
         }
     }
 
     fn refuse(&mut self, id: ListenerId, refuses: bool) {
-        match &mut self.packets {
-            Some(packets) if self.listener.as_ref().is_some_and(|(own, _)| *own == id) => {
-                packets.refuse(refuses);
-            }
-            _ => self.streams.refuse(id, refuses),
+        let is_own = self.listener.as_ref().is_some_and(|(own, _)| *own == id);
+        match self.awake().filter(|_| is_own) {
+            Some(packets) => packets.refuse(refuses),
+            None => self.streams.refuse(id, refuses),
         }
     }
 
@@ -496,9 +519,13 @@ impl Streams for PacketSockets {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let before = events.len();
         events.append(&mut self.failures.events);
+        if self.rests(now) {
+            return self.streams.poll(now, events, max);
+        }
+        self.pace.clock.begin(now);
         self.open_lanes();
-        let Some(packets) = &mut self.packets else { return self.streams.poll(now, events, max) };
-        self.clock.begin(now);
+        self.pace.rests_until = Instant::ZERO;
+        let Some(packets) = &mut self.packets else { return };
         self.packets_first = !self.packets_first;
         if self.packets_first {
             packets.poll(now, events, max);
@@ -510,9 +537,9 @@ impl Streams for PacketSockets {
     }
 
     fn give(&mut self, buf: Buf) {
-        match &mut self.packets {
-            Some(packets) if buf.index() & OF_PACKETS != 0 => packets.give(buf),
-            _ => self.streams.give(buf),
+        match buf.index() & OF_PACKETS != 0 {
+            true => self.awake().expect("they have lent the buffer").give(buf),
+            false => self.streams.give(buf),
         }
     }
 
@@ -537,12 +564,16 @@ impl Streams for PacketSockets {
 
     fn kick(&mut self, now: Instant) {
         self.streams.kick(now);
+        if self.pace.rests_until > now {
+            return;
+        }
         if let Some(packets) = &mut self.packets {
             // What the turn has done meanwhile is no delay of the network.
-            packets.kick(self.clock.now(now));
+            packets.kick(self.pace.clock.now(now));
             if self.listener.is_some() {
                 packets.reading().tell(self.place.0);
             }
+            self.pace.rests_until = packets.wake_at().unwrap_or(NEVER);
         }
     }
 
@@ -557,7 +588,11 @@ impl Streams for PacketSockets {
         if !self.failures.events.is_empty() {
             return Some(Instant::ZERO);
         }
-        let packets = self.packets.as_ref().and_then(|packets| packets.wake_at());
+        let packets = self.packets.as_ref().and_then(|packets| match self.pace.rests_until {
+            Instant::ZERO => packets.wake_at(),
+            _ if packets.is_reached() => Some(Instant::ZERO),
+            until => Some(until).filter(|until| *until < NEVER),
+        });
         [self.streams.wake_at(), packets].into_iter().flatten().min()
     }
 }
@@ -602,8 +637,9 @@ impl Transport for PacketSockets {
 
     fn stop_listening(&mut self) {
         self.streams.stop_listening();
-        let Some(packets) = &mut self.packets else { return };
-        if self.is_held {
+        let is_held = self.is_held;
+        let Some(packets) = self.awake() else { return };
+        if is_held {
             // Another process has the socket from now on. It hears what comes for us.
             packets.lanes().iter_mut().for_each(|lane| lane.inner().cease());
             packets.abandon();
@@ -652,6 +688,6 @@ impl Dial for PacketSockets {
             self.failures.events.push(NetEvent::Closed { conn, reason });
             return conn;
         }
-        self.packets.as_mut().expect("the call has made them").dial(now)
+        self.awake().expect("the call has made them").dial(now)
     }
 }

@@ -42,8 +42,12 @@ const IDLE_OPENER: Duration = Duration::from_secs(5);
 /// longer than [`IDLE_OPENER`], so that a new channel seldom meets the end of its association.
 const IDLE_ACCEPTOR: Duration = Duration::from_secs(10);
 
-/// The pause before a hello is repeated. It doubles each time, up to a second.
+/// The pause before a hello is repeated. From the third on it doubles each time, up to a second.
 const HELLO_PAUSE: Duration = Duration::from_millis(20);
+
+/// The number of pauses between hellos before they become longer: a server that starts answers 64
+/// clients at once, and the others with their next hello.
+const HELLOS_IN_A_ROW: u8 = 2;
 
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +265,8 @@ impl Association {
         if now < next {
             return None;
         }
-        let pause = (HELLO_PAUSE * (1 << tries.min(6))).min(Duration::from_secs(1));
+        let doublings = tries.saturating_sub(HELLOS_IN_A_ROW).min(6);
+        let pause = (HELLO_PAUSE * (1 << doublings)).min(Duration::from_secs(1));
         let tries = tries.saturating_add(1);
         self.state = State::Greeting { token, tries, next: now + pause };
         Some(token)

@@ -264,6 +264,11 @@ impl<L: Lane> Packets<L> {
         core::mem::take(&mut self.bufs)
     }
 
+    /// Returns `true` if a lane has something for the next poll.
+    pub fn is_reached(&self) -> bool {
+        self.lanes.has_work()
+    }
+
     /// Returns the lanes that carry the packets.
     pub fn lanes(&mut self) -> &mut [L] {
         self.lanes.all()
