@@ -74,9 +74,10 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Returns `true` if both volumes have the same address, namespace and tenant.
+    /// Returns `true` if both volumes are of the same server, namespace and tenant.
     pub(crate) fn is_same(&self, other: &Volume) -> bool {
-        let key = |volume: &Volume| (lasting(&volume.url), volume.namespace, volume.tenant.clone());
+        let key =
+            |volume: &Volume| (identity(&volume.url), volume.namespace, volume.tenant.clone());
         key(self) == key(other)
     }
 }
@@ -95,7 +96,22 @@ pub(crate) fn lasting(url: &str) -> String {
             *path = whole.to_string_lossy().into_owned();
         }
     }
-    address.to_string()
+    let text = address.to_string();
+    // A folder with a question mark in its name cannot be told in a URL.
+    if text.parse::<Address>().is_ok_and(|again| again == address) { text } else { url.to_owned() }
+}
+
+/// Returns what identifies the server in its URL. Of packets, the first station alone: the window,
+/// further cards and the key may change while the volume stays.
+fn identity(url: &str) -> String {
+    match url.parse::<Address>().map(|address| address.place) {
+        Ok(ServerEndpoint::Packets(hosts)) => format!("udp {}", hosts.lanes[0]),
+        Ok(ServerEndpoint::Ethernet(at)) => {
+            let mac = at.cards().iter().find_map(|card| card.mac);
+            format!("eth {mac:?} {} {:?}", at.port, at.via)
+        }
+        _ => lasting(url),
+    }
 }
 
 impl Record {
@@ -322,6 +338,14 @@ mod tests {
     fn another_tenant_has_another_volume() {
         let one = record(1).volume;
         assert!(one.is_same(&Volume { fail_after: 1, ..one.clone() }));
+        let of = |url: &str| Volume { url: url.to_owned(), ..one.clone() };
+        let udp = of("reflex+udp://h:1");
+        assert!(udp.is_same(&of("reflex+udp://h:1?also=g:1&window=64")));
+        assert!(!udp.is_same(&of("reflex+udp://h:2")) && !udp.is_same(&of("reflex://h:1")));
+        let card = of("reflex+eth://eth1/02:00:00:00:00:01");
+        assert!(card.is_same(&of("reflex+eth://eth1/02:00:00:00:00:01?also=eth2&window=64")));
+        assert!(!card.is_same(&of("reflex+eth://eth1/02:00:00:00:00:02")));
+        assert!(!card.is_same(&of("reflex+eth://eth1/02:00:00:00:00:01?via=xdp")));
         assert!(!one.is_same(&Volume { tenant: "other".to_owned(), ..one.clone() }));
     }
 }

@@ -316,6 +316,16 @@ impl Listener {
                 self.adopt_lane(socket, other)?;
                 continue;
             }
+            if let Endpoint::Ethernet(at) = &self.endpoint
+                && at.cards().len() > 1
+                && ether::interface_of(&socket) != ether::index_of(at.first().interface())
+            {
+                return Err(Error::new(format!(
+                    "a card of {} is gone, or was made anew, since its socket was opened: stop the \
+                     server, and start it again",
+                    self.endpoint
+                )));
+            }
             match (&self.endpoint, &mut self.door) {
                 (Endpoint::Packets(lanes), _) => crate::datagram::check(&socket, lanes.first())?,
                 (Endpoint::Ethernet(_), Some(door)) if ether::is_claim(&socket) => {

@@ -270,7 +270,13 @@ impl PacketSockets {
         let (mut doors, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
         let mut opened: Vec<&str> = Vec::new();
         let mut failure = Error::new(format!("{at} names no server; expected INTERFACE/MAC"));
-        for card in at.cards() {
+        // Cards that only search are of no use without one that leads to the server.
+        let (named, searching): (Vec<_>, Vec<_>) =
+            at.cards().iter().partition(|card| card.mac.is_some());
+        for card in named.into_iter().chain(searching) {
+            if card.mac.is_none() && !ways.iter().any(|way: &Way| way.to.is_some()) {
+                return Err(failure);
+            }
             let lane = opened.iter().position(|interface| *interface == card.interface());
             let lane = match lane {
                 Some(_) => lane,
@@ -333,6 +339,8 @@ impl PacketSockets {
 /// Opens a card of this machine for a client, by the way `via`.
 fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(Door, Road), Error> {
     let door = Door::call(card.interface())?;
+    // Memory of a card that is opened stays, so nothing may fail afterwards that can fail before.
+    door.packet_bytes()?;
     let road = match open_card(&door, (card.interface(), via), 1)? {
         Some(socket) => Road::over_card(Box::new(socket), &door)?,
         None => Road::over_ether(Arc::new(door.open()?), &door)?,

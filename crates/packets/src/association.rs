@@ -315,7 +315,7 @@ fn hurry(paths: impl Iterator<Item = u32> + Clone, pools: &mut Pools, now: Insta
     }
     for place in paths {
         let path = &mut pools.paths[place];
-        if !path.is_proven && !path.proof.is_first {
+        if !path.is_proven && !path.proof.is_claim {
             path.proof.hurry(now);
         }
     }

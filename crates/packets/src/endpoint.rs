@@ -151,13 +151,14 @@ impl Endpoint {
 
     /// Adds a path to an association that this end has dialled: another lane, another station of
     /// the peer, or both. Packets go by the path once the peer has proved that it receives there.
-    /// Returns `false` if there is no room, or the association is not up.
+    /// A station that is a claim of the peer is given up if nothing answers. Returns `false` if there
+    /// is no room, or the association is not up.
     pub fn add_path(
         &mut self,
         now: Instant,
         association: AssociationId,
-        lane: u8,
-        to: Station,
+        (lane, to): (u8, Station),
+        is_claim: bool,
     ) -> bool {
         let Some(place) = self.find(association) else { return false };
         let bytes = self.associations[place].packet_bytes;
@@ -165,7 +166,7 @@ impl Endpoint {
         let mut proof = Proof::default();
         // The peer may have named another's station: it gets no more than any path must carry.
         proof.ask(self.secret.cookie(), LEAST_BYTES, Some(now));
-        proof.is_first = true;
+        proof.is_claim = is_claim;
         let association = &mut self.associations[place];
         let may = association.words.is_initiator && association.is_up();
         path.id = association.paths().count() as u8;

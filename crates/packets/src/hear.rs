@@ -306,7 +306,7 @@ impl Association {
             let pause = if path.is_proven { PAUSE_RAISE } else { Duration::ZERO };
             pools.counters.paths_proven += u64::from(!path.is_proven);
             (path.is_proven, path.flight.probes) = (true, 0);
-            path.proof.is_first = false;
+            path.proof.is_claim = false;
             match path.bytes < self.packet_bytes {
                 true => path.proof.ask(challenge, self.packet_bytes, Some(now + pause)),
                 false => path.proof.ask(0, 0, None),

@@ -59,7 +59,7 @@ pub(crate) struct Proof {
     tries: u8,
     /// `true` until the peer has answered by the path for the first time. At this station there may
     /// be nobody, or somebody else.
-    pub is_first: bool,
+    pub is_claim: bool,
 }
 
 impl Proof {
@@ -102,7 +102,7 @@ impl Proof {
         if !is_silent || !next.is_multiple_of(TRIES_EACH) {
             self.tries = next;
         }
-        if self.is_first && self.tries >= FIRST_TRIES {
+        if self.is_claim && self.tries >= FIRST_TRIES {
             (self.challenge, self.next) = (0, None);
             return;
         }

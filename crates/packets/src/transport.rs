@@ -187,7 +187,8 @@ impl<L: Lane> Packets<L> {
     /// Adds a path to the association with the server, if there is one.
     fn add_path(&mut self, lane: u8, to: Station) {
         if let Some(association) = self.caller.association {
-            self.endpoint.add_path(self.now, association, lane, to);
+            let is_claim = !self.caller.ways.names(&to);
+            self.endpoint.add_path(self.now, association, (lane, to), is_claim);
         }
     }
 
@@ -200,7 +201,7 @@ impl<L: Lane> Packets<L> {
             self.caller.association.filter(|_| self.caller.ways.is_by_segment())
         {
             for lane in self.caller.ways.searching() {
-                self.endpoint.add_path(self.now, association, lane, station);
+                self.endpoint.add_path(self.now, association, (lane, station), true);
             }
         } else {
             self.use_lane(self.caller.ways.last_lane());

@@ -81,11 +81,16 @@ impl Ways {
         self.nth = (self.nth + 1) % self.known.len().max(1);
     }
 
+    /// Returns `true` if the user has named the station, so that it is no claim of the server.
+    pub(crate) fn names(&self, station: &Station) -> bool {
+        self.known.iter().any(|(_, named)| named == station)
+    }
+
     /// Notes a further station of the server. Returns `true` if it is new.
     pub(crate) fn note(&mut self, station: Station) -> bool {
         let is_named = match self.routes {
             Routes::ByStation => self.dialled().is_some_and(|(_, dialled)| dialled == station),
-            Routes::BySegment => self.known.iter().any(|(_, named)| *named == station),
+            Routes::BySegment => self.names(&station),
         };
         let is_new = !is_named && !self.further.contains(&station);
         let may = is_new && self.further.len() + 1 < LANES_MAX;

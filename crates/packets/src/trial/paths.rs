@@ -61,7 +61,7 @@ impl Stream {
         let endpoint = &mut stream.world.nodes[client].endpoint;
         for lane in 1..lanes {
             let to = World::station(server, lane);
-            assert!(endpoint.add_path(now, association, lane, to));
+            assert!(endpoint.add_path(now, association, (lane, to), true));
         }
         stream.run(45 * MILLI);
         stream
@@ -167,7 +167,7 @@ fn quiet(ports: &[Port; 2], further: usize) -> (Stream, ConnId) {
     stream.run(5 * MILLI);
     let now = stream.world.now;
     let endpoint = &mut stream.world.nodes[0].endpoint;
-    assert!(endpoint.add_path(now, association, 1, World::station(further, 1)));
+    assert!(endpoint.add_path(now, association, (1, World::station(further, 1)), true));
     stream.run(5 * MILLI);
     (stream, conn)
 }

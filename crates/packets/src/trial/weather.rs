@@ -91,7 +91,7 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
         if lanes > 1 {
             let (now, to) = (world.now, World::station(server, 1));
             let endpoint = &mut world.nodes[client].endpoint;
-            has_path = has_path || endpoint.add_path(now, association, 1, to);
+            has_path = has_path || endpoint.add_path(now, association, (1, to), true);
             // The second lane comes and goes.
             let is_cut = world.chance.per_mille(300);
             world.nodes.iter_mut().for_each(|node| node.ports[1].is_cut = is_cut);

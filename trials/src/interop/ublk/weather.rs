@@ -94,8 +94,13 @@ struct Road {
     name: &'static str,
     listener: String,
     url: String,
-    counts: &'static [&'static str],
+    counts: &'static [Count],
 }
+
+/// The name of a count, and the ends that have it.
+type Count = (&'static str, &'static [&'static str]);
+
+const ENDS: [&str; 2] = ["server", "client"];
 
 /// Returns both transports of packets. The delay of packets that wait for others would close a window
 /// that follows the delay, so the window is fixed.
@@ -107,13 +112,23 @@ fn roads() -> [Road; 2] {
             name: "UDP",
             listener: udp.clone(),
             url: udp,
-            counts: &["lost", "reordered", "corrupted", "resent"],
+            counts: &[
+                ("lost", &ENDS),
+                ("reordered", &ENDS),
+                ("corrupted", &ENDS),
+                ("resent", &["server"]),
+            ],
         },
         Road {
             name: "Ethernet",
             listener: format!("reflex+eth://card?{options}"),
             url: format!("reflex+eth://card/{SERVER_MAC}?{options}"),
-            counts: &["lost", "reordered", "refused", "resent"],
+            counts: &[
+                ("lost", &ENDS),
+                ("reordered", &ENDS),
+                ("refused", &["server"]),
+                ("resent", &["server"]),
+            ],
         },
     ]
 }
@@ -161,18 +176,22 @@ fn work(context: &Context, guest: &mut Guest, road: &Road) -> Result<String, Str
     Ok(counts)
 }
 
-/// Checks that each count named in `wanted` is there and above zero, at each end that has it. Returns
-/// the counts in words.
-fn judge(said: &str, wanted: &[&str]) -> Result<String, String> {
+/// Checks that each count of `wanted` is there and above zero, at each of its ends. Returns the counts
+/// in words.
+fn judge(said: &str, wanted: &[Count]) -> Result<String, String> {
     let mut told = Vec::new();
-    for name in wanted {
-        let lines = said.lines().filter_map(|line| line.strip_prefix(name));
-        let counts: Vec<u64> =
-            lines.filter_map(|line| line.split(' ').next_back()?.parse().ok()).collect();
-        if counts.is_empty() || counts.contains(&0) {
-            return Err(format!("no weather: nothing was {name} somewhere:\n{said}"));
+    for (name, ends) in wanted {
+        let mut sum = 0;
+        for end in *ends {
+            let head = format!("{name} {end} ");
+            let of_end = said.lines().filter_map(|line| line.strip_prefix(&head));
+            let count: u64 = of_end.filter_map(|count| count.parse::<u64>().ok()).sum();
+            if count == 0 {
+                return Err(format!("no weather: nothing was {name} at the {end}:\n{said}"));
+            }
+            sum += count;
         }
-        told.push(format!("{} {name}", counts.iter().sum::<u64>()));
+        told.push(format!("{sum} {name}"));
     }
     Ok(told.join(", "))
 }
@@ -184,7 +203,10 @@ mod tests {
     #[test]
     fn weather_that_did_not_happen_is_an_error() {
         let said = "lost server 3\nlost client 4\nresent server 5\nreordered server 0\n";
-        assert_eq!(judge(said, &["lost", "resent"]).as_deref(), Ok("7 lost, 5 resent"));
-        assert!(judge(said, &["reordered"]).is_err() && judge(said, &["corrupted"]).is_err());
+        let of = |name: &'static str, ends: &'static [&'static str]| judge(said, &[(name, ends)]);
+        assert_eq!(of("lost", &ENDS).as_deref(), Ok("7 lost"));
+        assert_eq!(of("resent", &["server"]).as_deref(), Ok("5 resent"));
+        assert!(of("reordered", &["server"]).is_err() && of("corrupted", &ENDS).is_err());
+        assert!(of("resent", &ENDS).is_err(), "the other end has not said it");
     }
 }
