@@ -20,6 +20,19 @@ use super::open::find;
 use super::subsystems::Subsystems;
 use super::tenants::Tenants;
 
+/// The blocks of a removed namespace that are being given back, which nobody else may have until this
+/// is dropped.
+struct Freeing<'a> {
+    live: &'a Live,
+    place: worker::Namespace,
+}
+
+impl Drop for Freeing<'_> {
+    fn drop(&mut self) {
+        self.live.lock().freeing.retain(|other| *other != self.place);
+    }
+}
+
 impl Inventory for Live {
     fn keeps_changes(&self) -> bool {
         self.keeps_changes
@@ -45,9 +58,10 @@ impl Inventory for Live {
         let namespaces = Namespaces(&self.reconciler);
         let Some(place) = namespaces.remove(&mut *self.begin()?, name, how)? else { return Ok(()) };
         // A disk may take minutes for it, and others change the configuration meanwhile.
-        let given = namespaces.give_back(name, &place);
-        self.lock().freeing.retain(|other| *other != place);
-        given
+        let _freeing = Freeing { live: self, place };
+        namespaces.give_back(name, &place).inspect_err(|problem| {
+            tracing::warn!(namespace = name, %problem.message, "blocks were not given back");
+        })
     }
 
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem> {

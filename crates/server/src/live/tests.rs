@@ -6,7 +6,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use contract::{ListenerId, Promise};
-use control::admin::{Code, DrainServer, Inventory, NewNamespace, Recalibrator, RemoveListener};
+use control::admin::{
+    Code, DrainServer, Inventory, NamespacePatch, NewNamespace, Recalibrator, RemoveListener,
+};
 use control::{TenantChange, WorkerController, WorkerMailbox};
 use dataplane::{Accounts, Chosen, Orders, Places, Volume};
 use flash::Spec;
@@ -562,6 +564,9 @@ fn blocks_that_are_being_given_back_go_to_nobody() {
     let firsts = |live: &Live| live.spaces().iter().map(|one| one.place.first).collect::<Vec<_>>();
     assert_eq!(firsts(&live), [0, 4_096]);
     live.change_tenant(&plain("late")).unwrap();
+    let larger = NamespacePatch { bytes: Some(2 << 20), ..NamespacePatch::default() };
+    let grown = live.set_namespace("kept", &larger).unwrap_err();
+    assert!(grown.message.contains("being given back"), "{}", grown.message);
     let text = format!("{DISK}{}", KEPT.replace("1MiB", "4MiB"));
     let reloaded = live.reload(Config::parse(&text).unwrap()).map(drop);
     let removed = live.remove_device("other");

@@ -96,14 +96,13 @@ impl Side {
     /// Returns the reason why a figure of the side decides nothing; `None` if it does.
     pub(super) fn doubt(&self) -> Option<String> {
         match (&self.obstacle, self.taken()) {
-            (Some(obstacle), _) if self.values.is_empty() => {
-                Some(format!("{} was not measured: {obstacle}", self.name))
-            }
-            (_, taken) if taken > TAKEN_MAX => {
+            // Also where other rounds went well: a round that fails is what a row may look for.
+            (Some(obstacle), _) => Some(format!("a round of {} failed: {obstacle}", self.name)),
+            (None, taken) if taken > TAKEN_MAX => {
                 Some(format!("the machine took {:.0} % of the time", 100.0 * taken))
             }
-            _ if self.values.is_empty() => Some(format!("{} was not measured", self.name)),
-            _ => None,
+            (None, _) if self.values.is_empty() => Some(format!("{} was not measured", self.name)),
+            (None, _) => None,
         }
     }
 }
@@ -243,7 +242,7 @@ mod tests {
         let mut none = side(&[], 0.0);
         none.add(Err("no card".to_owned()));
         let (result, verdict) = judged(&none, &good, Bound::AtMost(0.5));
-        let why = "UDP was not measured: no card".to_owned();
+        let why = "a round of UDP failed: no card".to_owned();
         assert_eq!((result.as_str(), verdict), ("", Verdict::NotDecided(why)));
     }
 }

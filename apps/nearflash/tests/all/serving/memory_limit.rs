@@ -32,6 +32,16 @@ impl Group {
         let file = if is_unified { "memory.max" } else { "memory.limit_in_bytes" };
         let limited = std::fs::write(group.folder.join(file), limit.to_string());
         limited.map_err(|e| format!("{file}: {e}"))?;
+        // Without swap, what is above the limit has nowhere to go.
+        let swap = if is_unified {
+            ("memory.swap.max", 0)
+        } else {
+            ("memory.memsw.limit_in_bytes", limit)
+        };
+        let file = group.folder.join(swap.0);
+        if file.exists() {
+            std::fs::write(&file, swap.1.to_string()).map_err(|e| format!("{}: {e}", swap.0))?;
+        }
         Ok(group)
     }
 
