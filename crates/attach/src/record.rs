@@ -9,7 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::{Address, ServerEndpoint};
+use client::Address;
+use contract::ServerEndpoint;
 use serde::{Deserialize, Serialize};
 
 /// The folder of the records.

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Address, Durability, Initiator, Loss, Options, Report, ServerEndpoint, Version};
+use client::{Address, Durability, Initiator, Loss, Options, Report, Version};
 use contract::{Control, EtherVia, NamespaceId, NamespaceInfo};
 use io::{
     ClientTls, Clock, Endpoint, Network, PacketKey, PacketSockets, Reactor, Ring, Sockets,
-    SocketsConfig, UdpLanes, UnixPath,
+    SocketsConfig,
 };
 
 use crate::record::Volume;
@@ -62,7 +62,8 @@ impl Server {
         });
         let key = address.key.as_deref().map(|file| io::read_packet_key(Path::new(file)));
         let key = key.transpose().map_err(|e| e.to_string())?;
-        Ok(Server { endpoint: endpoint(&address.place)?, tls: tls.transpose()?, key, options })
+        let endpoint = Endpoint::find(&address.place).map_err(|e| e.to_string())?;
+        Ok(Server { endpoint, tls: tls.transpose()?, key, options })
     }
 
     /// Returns the server for a successor of a client that knew this storage epoch, so that a loss
@@ -209,18 +210,6 @@ pub(crate) fn identity() -> u128 {
 /// Returns 64 random bits, from the random keys of the standard library's hashers.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-fn endpoint(place: &ServerEndpoint) -> Result<Endpoint, String> {
-    let found = match place {
-        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
-        ServerEndpoint::Network(host) => io::look_up(host).map(Endpoint::Internet),
-        ServerEndpoint::Packets(hosts) => {
-            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
-        }
-        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
-    };
-    found.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

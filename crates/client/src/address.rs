@@ -6,7 +6,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use contract::{EtherAddress, PacketReading};
+use contract::{EtherAddress, PacketHosts, PacketReading, ServerEndpoint};
 
 use crate::Version;
 
@@ -70,62 +70,22 @@ impl Address {
     }
 }
 
-/// The lanes of an endpoint that receives packets over UDP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PacketHosts {
-    /// `HOST:PORT` of each lane that the address names, one or several; the first is dialled first.
-    pub lanes: Vec<String>,
-    /// Packets in flight by each path, whatever the delay; `None` for a window that follows the delay.
-    pub window: Option<u16>,
-}
-
-/// The endpoint at which a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerEndpoint {
-    /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
-    Network(String),
-    /// A network endpoint that receives packets over UDP.
-    Packets(PacketHosts),
-    /// The path of a Unix socket.
-    Unix(String),
-    /// A port at a network card of the local segment, `INTERFACE/MAC`.
-    Ethernet(EtherAddress),
-}
-
-impl ServerEndpoint {
-    /// Returns `true` if connections to the server are made of packets, and not streams.
-    pub fn is_of_packets(&self) -> bool {
-        matches!(self, ServerEndpoint::Packets(_) | ServerEndpoint::Ethernet(_))
-    }
-
-    /// Sets an option of the endpoint from a URL. Returns `false` if `key` is no option of such an
-    /// endpoint, or the value is invalid.
-    fn take(&mut self, key: &str, value: &str) -> bool {
-        match self {
-            ServerEndpoint::Ethernet(at) => at.take(key, value),
-            ServerEndpoint::Packets(PacketHosts { lanes, window }) => match key {
-                "also" if lanes.len() < LANES_MAX => {
-                    network(value).map(|lane| lanes.push(lane)).is_ok()
-                }
-                "window" => {
-                    *window = value.parse().ok().filter(|packets| *packets > 0);
-                    window.is_some()
-                }
-                _ => false,
-            },
+/// Sets an option of `endpoint` from a URL. Returns `false` if `key` is no option of such an
+/// endpoint, or the value is invalid.
+fn take(endpoint: &mut ServerEndpoint, key: &str, value: &str) -> bool {
+    match endpoint {
+        ServerEndpoint::Ethernet(at) => at.take(key, value),
+        ServerEndpoint::Packets(PacketHosts { lanes, window }) => match key {
+            "also" if lanes.len() < LANES_MAX => {
+                network(value).map(|lane| lanes.push(lane)).is_ok()
+            }
+            "window" => {
+                *window = value.parse().ok().filter(|packets| *packets > 0);
+                window.is_some()
+            }
             _ => false,
-        }
-    }
-}
-
-impl fmt::Display for ServerEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServerEndpoint::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
-            ServerEndpoint::Packets(hosts) => write!(f, "reflex+udp://{}", hosts.lanes[0]),
-            ServerEndpoint::Unix(path) => write!(f, "reflex+unix:{path}"),
-            ServerEndpoint::Ethernet(at) => write!(f, "reflex+eth://{}", at.first()),
-        }
+        },
+        _ => false,
     }
 }
 
@@ -206,7 +166,7 @@ impl FromStr for Address {
                 ("v", "2") => version = Version::Two,
                 ("key", path) if in_packets && !path.is_empty() => file = Some(path.to_owned()),
                 _ if trust.as_mut().is_some_and(|trust| trust.take(key, value)) => {}
-                _ if place.take(key, value) => {}
+                _ if take(&mut place, key, value) => {}
                 _ => return Err(AddressError::Query(query.to_owned())),
             }
         }

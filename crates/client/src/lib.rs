@@ -21,7 +21,7 @@ pub mod load;
 pub mod nbd;
 pub mod nvme;
 
-pub use address::{Address, AddressError, PacketHosts, ServerEndpoint, Trust};
+pub use address::{Address, AddressError, Trust};
 pub use durability::Durability;
 pub use initiator::{Done, Initiator, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 pub use random::Random;

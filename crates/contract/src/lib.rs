@@ -34,6 +34,7 @@ mod prelude;
 mod promise;
 mod psk;
 mod scheduler;
+mod server_endpoint;
 mod session;
 mod sight;
 mod slo;
@@ -73,6 +74,7 @@ pub use prelude::{Opening, Passage, Prelude};
 pub use promise::{Promise, Share};
 pub use psk::{Psk, PskBook, PskHash, PskMark};
 pub use scheduler::{Feedback, QueueFull, Scheduler, TenantId};
+pub use server_endpoint::{PacketHosts, ServerEndpoint};
 pub use session::{
     Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,
     Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Tag, TenantReply, Unpack,

@@ -56,7 +56,7 @@ impl TurnClock {
 
     /// Notes the instant of a turn that has just begun.
     pub(crate) fn begin(&mut self, turn: Instant) {
-        self.origin = self.origin.min(machine_nanos() - turn.as_nanos());
+        self.origin = self.origin.min(machine_nanos().saturating_sub(turn.as_nanos()));
     }
 
     /// Returns the present time, which is not before the instant of the turn.

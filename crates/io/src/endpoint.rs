@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use contract::{CloseReason, EtherAddress, Mac, Peer};
+use contract::{CloseReason, EtherAddress, Mac, Peer, ServerEndpoint};
 use rustix::net::AddressFamily;
 
-use crate::{Error, UdpLanes};
+use crate::{Error, UdpLanes, look_up};
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,21 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
+    /// Returns the endpoint that a client's address names. Looks up the host names, if there are any.
+    ///
+    /// # Errors
+    /// Names the host that is not found, or the path that is too long for a Unix socket.
+    pub fn find(named: &ServerEndpoint) -> Result<Endpoint, Error> {
+        match named {
+            ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
+            ServerEndpoint::Network(host) => look_up(host).map(Endpoint::Internet),
+            ServerEndpoint::Packets(hosts) => {
+                UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
+            }
+            ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
+        }
+    }
+
     /// Returns the endpoint's IP address and port, those of its first lane; `None` if it is a Unix socket or in a segment of
     /// Ethernet.
     pub fn internet(&self) -> Option<SocketAddr> {

@@ -8,11 +8,11 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use client::{Address, Done, Initiator, Loss, Op, Report, ServerEndpoint, Ticket};
+use client::{Address, Done, Initiator, Loss, Op, Report, Ticket};
 use contract::{Control, Instant, NamespaceId};
 use io::{
     ClientTls, Clock, Endpoint, EpollReactor, EpollSockets, Network, PacketSockets, Reactor,
-    Readiness, Ring, Sockets, SocketsConfig, UdpLanes, UnixPath, Waker,
+    Readiness, Ring, Sockets, SocketsConfig, Waker,
 };
 
 use crate::options::Options;
@@ -133,7 +133,7 @@ impl AnyEngine {
 
 impl<N: Network> Engine<N> {
     fn new(reactor: N::Reactor, address: &Address, options: &Options) -> Result<Self, Error> {
-        let server = find(&address.place)?;
+        let server = Endpoint::find(&address.place).map_err(|e| Error::Address(e.to_string()))?;
         let config = SocketsConfig {
             connections_max: options.connections + 4,
             receive_buffers: 64,
@@ -355,19 +355,6 @@ impl<N: Network> Drop for Engine<N> {
             self.close(&mut Vec::new());
         }
     }
-}
-
-/// Returns the endpoint of an address. Looks up the host's name, if there is one.
-fn find(place: &ServerEndpoint) -> Result<Endpoint, Error> {
-    let found = match place {
-        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
-        ServerEndpoint::Network(name) => io::look_up(name).map(Endpoint::Internet),
-        ServerEndpoint::Packets(hosts) => {
-            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
-        }
-        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
-    };
-    found.map_err(|error| Error::Address(error.to_string()))
 }
 
 /// Returns the TLS settings of an address; `None` without TLS.

@@ -24,12 +24,21 @@ enum Kind {
     /// Compares the server's requests a second at two shapes: those at `shape` divided by those at
     /// `other`, at least `target`.
     Within { shape: Shape, other: Shape, target: f64 },
-    /// Compares the server's p95 at half of the maximum rate of `shape` with its p95 at
-    /// `connections` connections and that rate: their ratio is at most `target`.
-    Tail { shape: Shape, connections: usize, target: f64 },
+    /// Compares the server's p95 at half of the maximum rate of `shape` with another p95 at that
+    /// rate: their ratio is at most `target`.
+    Tail { shape: Shape, beside: Beside, target: f64 },
     /// Measures the server's bytes of memory for each of `connections` idle connections, at most
     /// `target`.
     Memory { connections: usize, target: f64 },
+}
+
+/// The p95 that a tail is compared with.
+#[derive(Clone, Copy)]
+enum Beside {
+    /// The server's own with this number of connections.
+    Connections(usize),
+    /// The ceiling's with as many connections.
+    Ceiling,
 }
 
 #[derive(Clone, Copy)]
@@ -71,7 +80,11 @@ pub(crate) const ALL: &[Row] = &[
     rate("read-1k-5000x1", CROWD, Against::Ceiling, 0.7),
     Row {
         name: "read-1k-5000x1-tail",
-        kind: Kind::Tail { shape: CROWD, connections: 50, target: 5.0 },
+        kind: Kind::Tail { shape: CROWD, beside: Beside::Connections(50), target: 5.0 },
+    },
+    Row {
+        name: "read-1k-5000x1-tail-ceiling",
+        kind: Kind::Tail { shape: CROWD, beside: Beside::Ceiling, target: 1.2 },
     },
     nvme("nvme-read-4k-4x32", READ_4K, Against::Speech(Speech::Reflex2), 0.85),
     nvme("nvme-read-512-4x32", READ_512, Against::Ceiling, 0.45),
@@ -198,9 +211,7 @@ impl<'a> Rows<'a> {
                 self.latency(row.name, of, shape, against, target)
             }
             Kind::Within { shape, other, target } => self.within(row.name, shape, other, target),
-            Kind::Tail { shape, connections, target } => {
-                self.tail(row.name, shape, connections, target)
-            }
+            Kind::Tail { shape, beside, target } => self.tail(row.name, shape, beside, target),
             Kind::Memory { connections, target } => self.memory(row.name, connections, target),
         }
     }
@@ -263,15 +274,25 @@ impl<'a> Rows<'a> {
         &mut self,
         name: &'static str,
         shape: Shape,
-        connections: usize,
+        beside: Beside,
         target: f64,
     ) -> Result<Measured, String> {
         let subject = self.subject(shape)?;
         let full = self.once(subject, shape, None)?.rate;
-        let few = Shape { connections, queue_depth: shape.connections / connections, ..shape };
         let half = Some(full / 2.0);
-        let (ours, mut theirs) = self.in_turns((subject, shape, half), (subject, few, half))?;
-        theirs.what = format!("{connections} connections at {:.0}/s", full / 2.0);
+        let other = match beside {
+            Beside::Connections(connections) => {
+                let queue_depth = shape.connections / connections;
+                (subject, Shape { connections, queue_depth, ..shape }, half)
+            }
+            Beside::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, half),
+        };
+        let (ours, mut theirs) = self.in_turns((subject, shape, half), other)?;
+        let what = match beside {
+            Beside::Connections(connections) => format!("{connections} connections"),
+            Beside::Ceiling => theirs.what,
+        };
+        theirs.what = format!("{what} at {:.0}/s", full / 2.0);
         let (of, unit) = (|figure: &Figure| figure.p95_us, "µs p95");
         let result = ours.median(of) / theirs.median(of);
         let (theirs, is_rate) = (Some(theirs), false);

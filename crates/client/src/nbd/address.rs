@@ -4,7 +4,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{ServerEndpoint, Trust};
+use contract::ServerEndpoint;
+
+use crate::Trust;
 
 /// The form of an address, as shown in messages.
 const FORM: &str = "nbd://HOST:PORT/EXPORT, such as nbd://127.0.0.1:10809/ns1";

@@ -7,9 +7,10 @@ use std::str::FromStr;
 
 use client::nbd::NbdAddress;
 use client::nvme::NvmeAddress;
-use client::{Address, AddressError, ServerEndpoint, Trust, Version};
+use client::{Address, AddressError, Trust, Version};
+use contract::ServerEndpoint;
 use flash::Spec;
-use io::{ClientTls, Endpoint, Network, PacketKey, UdpLanes, UnixPath};
+use io::{ClientTls, Endpoint, Network, PacketKey};
 
 /// The address of a server, the TLS settings and the key of sealed packets.
 #[derive(Clone, Debug)]
@@ -88,7 +89,8 @@ impl FromStr for Target {
         if ["nbd://", "nbds://", "nbd+unix:"].iter().any(|scheme| text.starts_with(scheme)) {
             let NbdAddress { place, export, trust } = text.parse().map_err(|e| format!("{e}"))?;
             let tls = tls_of(&place, trust.as_ref())?.map(|tls| tls.behind(client::nbd::prelude));
-            let reach = Reach { endpoint: find(&place)?, tls, key: None };
+            let endpoint = Endpoint::find(&place).map_err(|error| error.to_string())?;
+            let reach = Reach { endpoint, tls, key: None };
             return Ok(Target::Nbd { reach, export, text: text.to_owned() });
         }
         let server = match text.parse::<Address>() {
@@ -102,7 +104,7 @@ impl FromStr for Target {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let endpoint = find(&server.place)?;
+        let endpoint = Endpoint::find(&server.place).map_err(|error| error.to_string())?;
         let key = server.key.as_deref().map(|file| io::read_packet_key(Path::new(file)));
         let key = key.transpose().map_err(|error| error.to_string())?;
         let reach = Reach { endpoint, tls: tls_of(&server.place, server.trust.as_ref())?, key };
@@ -126,19 +128,6 @@ fn tls_of(place: &ServerEndpoint, trust: Option<&Trust>) -> Result<Option<Client
     let name = trust.certified_name(place);
     let tls = ClientTls::new(name, authorities, trust.fingerprint.as_deref());
     tls.map(Some).map_err(|error| error.to_string())
-}
-
-/// Returns the endpoint of a server's address. Looks up the host name, if there is one.
-fn find(place: &ServerEndpoint) -> Result<Endpoint, String> {
-    let found = match place {
-        ServerEndpoint::Unix(path) => UnixPath::new(path).map(Endpoint::Unix),
-        ServerEndpoint::Network(host) => io::look_up(host).map(Endpoint::Internet),
-        ServerEndpoint::Packets(hosts) => {
-            UdpLanes::find(&hosts.lanes, hosts.window).map(Endpoint::Packets)
-        }
-        ServerEndpoint::Ethernet(at) => Ok(Endpoint::Ethernet(at.clone())),
-    };
-    found.map_err(|error| error.to_string())
 }
 
 impl fmt::Display for Target {
