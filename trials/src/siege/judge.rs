@@ -21,6 +21,9 @@ const PROMISED_SHARE: f64 = 0.95;
 /// The share of windows in which the promise has to be kept.
 const KEPT_MIN: f64 = 0.999;
 
+/// The number of broken windows whose times are told.
+const TIMES_TOLD: usize = 12;
+
 /// The length of a window for which the promise is judged: 60 reads at the load's rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
@@ -82,10 +85,13 @@ pub(super) struct Figures {
 }
 
 /// A number of windows of the promise, and of those in which it was kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Windows {
     pub(super) all: u64,
     pub(super) kept: Pair<u64>,
+    /// The times since the first window's begin at which windows began in which the promise was
+    /// broken, without what the machine took.
+    pub(super) broken_at: Vec<Duration>,
 }
 
 impl Windows {
@@ -97,7 +103,8 @@ impl Windows {
     fn and(&self, other: &Windows) -> Windows {
         let (one, two) = (self.kept, other.kept);
         let kept = Pair { raw: one.raw + two.raw, net: one.net + two.net };
-        Windows { all: self.all + other.all, kept }
+        let broken_at = [&self.broken_at[..], &other.broken_at[..]].concat();
+        Windows { all: self.all + other.all, kept, broken_at }
     }
 }
 
@@ -153,8 +160,14 @@ impl Figures {
                 (false, false) => broken.push(what),
             }
         }
-        let Windows { all, kept } = self.windows;
-        let what = format!("the promise was kept in {} of {all}", kept.raw);
+        let Windows { all, kept, broken_at } = &self.windows;
+        let (all, mut what) = (*all, format!("the promise was kept in {} of {all}", kept.raw));
+        if !broken_at.is_empty() {
+            let times =
+                broken_at.iter().take(TIMES_TOLD).map(|at| format!("{:.1}", at.as_secs_f64()));
+            let times: Vec<String> = times.collect();
+            what.push_str(&format!(" (broken {} s after the attack began)", times.join(", ")));
+        }
         let is_kept = self.windows.is_kept();
         match (is_kept.raw, is_kept.net) {
             _ if all == 0 => broken.push("the promise has no window".to_owned()),
@@ -219,14 +232,18 @@ fn windows(reads: &[Read], begins: Instant, ends: Instant) -> Windows {
         in_time.raw += u64::from(read.took <= PROMISED);
         in_time.net += u64::from(read.net() <= PROMISED);
     }
-    let is_kept = |count: u64, in_time: u64| in_time as f64 >= PROMISED_SHARE * count as f64;
-    let mut kept = Pair { raw: 0, net: 0 };
-    counts.retain(|(count, _)| *count > 0);
-    for (count, in_time) in &counts {
-        kept.raw += u64::from(is_kept(*count, in_time.raw));
-        kept.net += u64::from(is_kept(*count, in_time.net));
+    let mut found = Windows::default();
+    for (number, (count, in_time)) in counts.iter().enumerate().filter(|(_, (count, _))| *count > 0)
+    {
+        let is_kept = |in_time: u64| in_time as f64 >= PROMISED_SHARE * *count as f64;
+        found.all += 1;
+        found.kept.raw += u64::from(is_kept(in_time.raw));
+        found.kept.net += u64::from(is_kept(in_time.net));
+        if !is_kept(in_time.net) {
+            found.broken_at.push(WINDOW * number as u32);
+        }
     }
-    Windows { all: counts.len() as u64, kept }
+    found
 }
 
 #[cfg(test)]
@@ -261,8 +278,8 @@ mod tests {
     fn an_attack_that_nobody_notices_is_met() {
         let figures = figures(|_, _| {}, 0.0);
         assert_eq!(figures.verdict(&NAMES), Verdict::Met);
-        let windows = Windows { all: 20, kept: Pair { raw: 20, net: 20 } };
-        assert_eq!((figures.windows, figures.windows_without), (windows, windows));
+        let windows = Windows { all: 20, kept: Pair { raw: 20, net: 20 }, broken_at: Vec::new() };
+        assert_eq!((&figures.windows, &figures.windows_without), (&windows, &windows));
         let side = figures.sides[1];
         assert_eq!((side.longest.raw, side.p95_without.raw), (ms(2), ms(2)));
     }
@@ -274,7 +291,7 @@ mod tests {
         // Also a window of the promise, which has ten reads here.
         assert_eq!(what.len(), 4, "{what:?}");
         assert!(what[0].contains("promised took 101 ms"), "{what:?}");
-        assert!(what[3].contains("19 of 20"), "{what:?}");
+        assert!(what[3].contains("19 of 20 (broken 1.0 s after"), "{what:?}");
     }
 
     #[test]
