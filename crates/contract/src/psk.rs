@@ -47,7 +47,11 @@ impl Drop for Psk {
 /// The pre-shared keys that a server knows. They are looked up by the thread that does handshakes,
 /// never by a worker.
 pub trait PskBook: Send + Sync {
-    /// Returns the keys that a peer may mean by this identity, the likeliest first; none if the
-    /// identity is unknown. There are several while a key is replaced.
-    fn find(&self, identity: &[u8]) -> Vec<Psk>;
+    /// Returns the index of the first known identity among those that a peer offers, and the keys
+    /// that the peer may mean by it, the likeliest first. There are several while a key is replaced.
+    /// Returns `None` if no identity is known.
+    ///
+    /// One call is for one hello, whose sender has proven nothing yet. Therefore an implementation
+    /// takes a lock that others need once at most.
+    fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)>;
 }

@@ -10,7 +10,7 @@ use proto::nvme::{self, Fabric};
 pub(crate) struct HostKeys(pub(crate) Arc<OnceLock<Arc<Fabric>>>);
 
 impl PskBook for HostKeys {
-    fn find(&self, identity: &[u8]) -> Vec<Psk> {
-        self.0.get().map(|fabric| nvme::psks(fabric, identity)).unwrap_or_default()
+    fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
+        nvme::psks(self.0.get()?, identities)
     }
 }

@@ -36,10 +36,9 @@ impl Known {
     /// Returns [`Insecurity::UnknownKey`] if the client offers no key that is known.
     pub(super) fn choose(&mut self, extension: &[u8]) -> Result<PskHash, Insecurity> {
         if let Known::Book(book) = self {
-            let all = identities(extension).take(IDENTITIES_MAX);
-            let mut found = all.map(|identity| (identity, book.find(identity)));
-            if let Some((identity, psks)) = found.find(|(_, psks)| !psks.is_empty()) {
-                *self = Known::Meant { identity: identity.into(), psks: psks.into(), attempt: 0 };
+            let all: Vec<&[u8]> = identities(extension).take(IDENTITIES_MAX).collect();
+            if let Some((at, psks)) = book.find(&all) {
+                *self = Known::Meant { identity: all[at].into(), psks: psks.into(), attempt: 0 };
             }
         }
         match self {
@@ -146,14 +145,19 @@ fn bytes(digits: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 mod tests {
     use super::*;
     use contract::PskMark;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    struct Two;
+    /// A book of two keys, which counts how often it is asked.
+    #[derive(Default)]
+    struct Two(AtomicUsize);
 
     impl PskBook for Two {
-        fn find(&self, identity: &[u8]) -> Vec<Psk> {
+        fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
+            self.0.fetch_add(1, Relaxed);
             let psk =
                 |n: u8| Psk { hash: PskHash::Sha384, key: [n; 48].into(), mark: PskMark(n.into()) };
-            if identity == b"known" { vec![psk(1), psk(2)] } else { Vec::new() }
+            let at = identities.iter().position(|identity| *identity == b"known")?;
+            Some((at, vec![psk(1), psk(2)]))
         }
     }
 
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_first_known_identity_is_chosen_and_its_keys_are_tried_in_order() {
-        let mut known = Known::Book(Arc::new(Two));
+        let mut known = Known::Book(Arc::<Two>::default());
         let offered = extension(&[b"unknown", b"known", b"other"]);
         assert_eq!(known.choose(&offered), Ok(PskHash::Sha384));
         assert_eq!(known.chosen().unwrap().0, b"known");
@@ -181,12 +185,26 @@ mod tests {
     fn faults_and_unknown_identities_are_refused() {
         let whole = extension(&[b"x", b"known"]);
         for offered in [&[][..], &[0], &[0, 9], &whole[..6], &extension(&[]), &extension(&[b"x"])] {
-            let mut known = Known::Book(Arc::new(Two));
+            let mut known = Known::Book(Arc::<Two>::default());
             assert_eq!(known.choose(offered), Err(Insecurity::UnknownKey), "{offered:?}");
         }
         for end in 0..whole.len() {
-            let _ = Known::Book(Arc::new(Two)).choose(&whole[..end]);
+            let _ = Known::Book(Arc::<Two>::default()).choose(&whole[..end]);
         }
+    }
+
+    #[test]
+    fn a_hello_of_many_identities_asks_once() {
+        let book = Arc::<Two>::default();
+        let mut known = Known::Book(book.clone());
+        let last_known = [&[&b"unknown"[..]; IDENTITIES_MAX - 1][..], &[b"known"]].concat();
+        let too_late = [&[&b"unknown"[..]; IDENTITIES_MAX][..], &[b"known"]].concat();
+        assert_eq!(known.choose(&extension(&too_late)), Err(Insecurity::UnknownKey));
+        assert_eq!(book.0.swap(0, Relaxed), 1);
+        assert_eq!(known.choose(&extension(&last_known)), Ok(PskHash::Sha384));
+        let mut next = known.next().unwrap();
+        assert_eq!(next.choose(&extension(&last_known)), Ok(PskHash::Sha384));
+        assert_eq!(book.0.load(Relaxed), 1, "a further attempt knows the keys");
     }
 
     #[test]

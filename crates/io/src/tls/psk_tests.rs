@@ -19,12 +19,12 @@ use super::trust::ClientTls;
 struct Keys;
 
 impl PskBook for Keys {
-    fn find(&self, identity: &[u8]) -> Vec<Psk> {
-        match identity {
-            b"short" => vec![psk(1), psk(2)],
-            b"long" => vec![psk(3)],
-            _ => Vec::new(),
-        }
+    fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
+        identities.iter().enumerate().find_map(|(at, identity)| match *identity {
+            b"short" => Some((at, vec![psk(1), psk(2)])),
+            b"long" => Some((at, vec![psk(3)])),
+            _ => None,
+        })
     }
 }
 

@@ -233,12 +233,26 @@ impl Fabric {
     }
 }
 
-/// Returns the pre-shared keys that a host may mean by an identity, the current one first; none
-/// if the host has no key for TLS. Only a thread that does handshakes calls this, since workers
-/// must not wait. Whether the subsystem exists shows in the Connect that follows.
-pub fn psks(fabric: &Fabric, identity: &[u8]) -> Vec<Psk> {
-    let Some(who) = TlsIdentity::parse(identity) else { return Vec::new() };
-    let keys: Vec<TlsKey> =
-        fabric.with(|state| state.inventory.tls_keys(&who.host).cloned().collect());
-    keys.iter().flat_map(|key| key.psks(&who, identity)).collect()
+/// Returns the index of the first of these identities for which a host has keys, and the
+/// pre-shared keys that the host may mean by it, the current one first. Returns `None` if no host
+/// has a key for any of them. Only a thread that does handshakes calls this, since workers must not
+/// wait. Whether the subsystem exists shows in the Connect that follows.
+///
+/// The fabric is entered once, however many identities a stranger offers, and not at all for those
+/// that name no host.
+pub fn psks(fabric: &Fabric, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)> {
+    let parsed = identities.iter().map(|identity| TlsIdentity::parse(identity));
+    let named: Vec<(usize, TlsIdentity)> =
+        parsed.enumerate().filter_map(|(at, who)| Some((at, who?))).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let keys: Vec<Vec<TlsKey>> = fabric.with(|state| {
+        let keys_of = |who: &TlsIdentity| state.inventory.tls_keys(&who.host).cloned().collect();
+        named.iter().map(|(_, who)| keys_of(who)).collect()
+    });
+    named.iter().zip(&keys).find_map(|((at, who), keys)| {
+        let psks: Vec<Psk> = keys.iter().flat_map(|key| key.psks(who, identities[*at])).collect();
+        (!psks.is_empty()).then_some((*at, psks))
+    })
 }

@@ -3,7 +3,9 @@
 
 use contract::{Fatal, Psk};
 use nearflash_proto::nvme::psk::{TlsIdentity, TlsKey};
-use nearflash_proto::nvme::{Config, Host as Known, Origin, PortId, Referral, Security, psks};
+use nearflash_proto::nvme::{
+    Config, Fabric, Host as Known, Origin, PortId, Referral, Security, psks,
+};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
 use wire::nvme::{
     AddressFamily, Completion, ConnectData, DiscoveryEntry, DiscoveryHeader, LogPage,
@@ -91,24 +93,31 @@ fn a_fabric_knows_the_keys_of_its_hosts_alone() {
     let zero = format!("NVMe0R01 {} {SUBSYSTEM}", host(1).nqn);
     let [new, old] = [key(1), key(2)].map(|key| key.offered(&who));
     let both = fabric(&with_keys(Some(key(1)), Some(key(2))));
+    let find = |fabric: &Fabric, identity: &str| -> Vec<Psk> {
+        psks(fabric, &[identity.as_bytes()]).map(|(_, psks)| psks).unwrap_or_default()
+    };
     // Under an identity of version 1, its own key in each form of derivation.
     let of = |byte: u8, identity: &str| -> Vec<Psk> {
         key(byte).psks(&who, identity.as_bytes()).collect()
     };
     for (byte, offer) in [(1, &new), (2, &old)] {
-        let found = psks(&both, offer.identity.as_bytes());
+        let found = find(&both, &offer.identity);
         assert_eq!(found.first(), Some(&offer.psk));
         assert_eq!(found, of(byte, &offer.identity));
     }
     // Under one of version 0, each key in each form of derivation.
-    let all = psks(&both, zero.as_bytes());
+    let all = find(&both, &zero);
     assert_eq!(all.len(), 4);
     assert!(key(1).psks(&who, zero.as_bytes()).eq(all[..2].iter().cloned()), "the new one first");
     let one = fabric(&with_keys(Some(key(1)), None));
-    assert_eq!(psks(&one, new.identity.as_bytes()), of(1, &new.identity));
-    assert_eq!(psks(&one, old.identity.as_bytes()), []);
-    assert_eq!(psks(&one, zero.replace("host1", "host2").as_bytes()), []);
-    assert_eq!(psks(&one, b"nonsense"), []);
+    assert_eq!(find(&one, &new.identity), of(1, &new.identity));
+    assert_eq!(find(&one, &old.identity), []);
+    assert_eq!(find(&one, &zero.replace("host1", "host2")), []);
+    assert_eq!(find(&one, "nonsense"), []);
+    // Of several, the first one with a key, by its place among all.
+    let several = ["nonsense", &old.identity, &new.identity, &zero].map(str::as_bytes);
+    assert_eq!(psks(&one, &several), Some((2, of(1, &new.identity))));
+    assert_eq!(psks(&one, &several[..2]), None);
 }
 
 /// Returns the origin of a connection over TLS with this key, for the first host.
