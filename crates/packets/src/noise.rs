@@ -52,8 +52,8 @@ impl Chance {
     }
 
     /// Draws 32 bytes.
-    fn draw(&mut self) -> [u8; 32] {
-        let drawn = mac(&self.0, [&b"draw"[..]]);
+    fn draw(&mut self) -> Zeroizing<[u8; 32]> {
+        let drawn = mac(&self.0, [&b"draw"[..]]).into();
         self.0 = mac(&self.0, [&b"next"[..]]).into();
         drawn
     }
@@ -140,12 +140,13 @@ fn builder<'a>(psk: &'a [u8; 32], chance: &mut Chance, prologue: &'a [u8]) -> Bu
     builder.expect("each is given once")
 }
 
-/// The primitives of the crate `snow`, with the random numbers of a seed.
-struct Resolver([u8; 32]);
+/// The primitives of the crate `snow`, with the random numbers of a seed. The seed is wiped from
+/// memory when this value is dropped.
+struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Draws { seed: self.0, count: 0 }))
+        Some(Box::new(Draws { seed: self.0.clone(), count: 0 }))
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
@@ -161,9 +162,10 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// A generator of the random numbers of one handshake.
+/// A generator of the random numbers of one handshake. Its seed is wiped from memory when it is
+/// dropped.
 struct Draws {
-    seed: [u8; 32],
+    seed: Zeroizing<[u8; 32]>,
     count: u64,
 }
 
@@ -171,6 +173,7 @@ impl Random for Draws {
     fn try_fill_bytes(&mut self, dest: &mut [u8]) -> Result<(), snow::Error> {
         for part in dest.chunks_mut(32) {
             let drawn = mac(&self.seed, [&b"part"[..], &self.count.to_le_bytes()]);
+            let drawn = Zeroizing::new(drawn);
             part.copy_from_slice(&drawn[..part.len()]);
             self.count += 1;
         }

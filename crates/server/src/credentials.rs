@@ -61,12 +61,13 @@ pub fn read_text(path: &Path) -> Result<String, String> {
 }
 
 /// Reads a key, without blanks around it, from a file or, by the name `-`, from standard input. Fails
-/// if others than its owner may read the file.
+/// if others than its owner may read the file. The text that was read is wiped from memory.
 pub fn read_key(path: &Path) -> Result<String, String> {
     let text = match path.as_os_str() == "-" {
         true => std::io::read_to_string(std::io::stdin())
-            .map_err(|error| format!("cannot read standard input: {error}"))?,
-        false => return Ok(read_secret(path)?.trim().to_owned()),
+            .map_err(|error| format!("cannot read standard input: {error}"))?
+            .into(),
+        false => read_secret(path)?,
     };
     Ok(text.trim().to_owned())
 }

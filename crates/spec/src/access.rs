@@ -6,7 +6,7 @@ use contract::Rights;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Mistake, Nth};
+use crate::{Mistake, Nth, Secret};
 
 /// A rule that says what some clients may do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub struct AccessRule {
     /// Each rule has exactly one of `from`, `token` and `uid`; required if the other two are absent.
     pub from: Option<String>,
     /// Clients that present this token; required if `from` and `uid` are absent.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Clients of this user of the server's machine; required if `from` and `token` are absent.
     pub uid: Option<u32>,
     /// Name of the tenant that the clients belong to. An empty name means the listener's tenant, or
@@ -75,8 +75,8 @@ impl AccessRule {
     pub fn clients(&self) -> Result<Clients<'_>, Mistake> {
         match (&self.from, &self.token, self.uid) {
             (Some(from), None, None) => network(from).map_err(|error| ("from", error)),
-            (None, Some(token), None) if (1..=64).contains(&token.len()) => {
-                Ok(Clients::Token(token))
+            (None, Some(token), None) if (1..=64).contains(&token.0.len()) => {
+                Ok(Clients::Token(&token.0))
             }
             (None, Some(_), None) => Err(("token", "its token; expected 1 to 64 bytes".to_owned())),
             (None, None, Some(uid)) => Ok(Clients::User(uid)),
@@ -133,8 +133,12 @@ mod tests {
         }
         let both = AccessRule { uid: Some(1), ..AccessRule::of_all() };
         assert_eq!(both.clients().unwrap_err().0, "");
-        let none = AccessRule { from: None, token: Some(String::new()), ..AccessRule::of_all() };
+        let none =
+            AccessRule { from: None, token: Some(Secret(String::new())), ..AccessRule::of_all() };
         assert_eq!(none.clients().unwrap_err().0, "token");
+        let token = AccessRule { from: None, token: Some(Secret("hunter2".into())), ..none };
+        assert_eq!(token.clients(), Ok(Clients::Token("hunter2")));
+        assert!(!format!("{token:?}").contains("hunter2"), "no log shows a token");
         let odd = AccessRule { rights: "all".to_owned(), ..AccessRule::of_all() };
         assert_eq!(odd.granted().unwrap_err().0, "rights");
     }

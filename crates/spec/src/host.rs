@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::{GroupName, HashName, Nth};
 
@@ -45,10 +46,17 @@ pub struct Host {
     pub nth: Nth,
 }
 
-/// A secret text, which no log shows. The state file contains it; only its owner may read that file.
+/// A secret text, which no log shows. It is wiped from memory when it is dropped. The state file
+/// contains it; only its owner may read that file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Secret(pub String);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl std::fmt::Debug for Secret {
     /// Writes a placeholder instead of the secret.
@@ -84,8 +92,8 @@ impl Host {
         tenant: Option<&str>,
     ) -> Host {
         let text = |told: Option<&str>, own| told.map_or(own, |text| some(text).map(str::to_owned));
-        let secret = |told: Option<&str>, own: Option<Secret>| {
-            text(told, own.map(|secret| secret.0)).map(Secret)
+        let secret = |told: Option<&str>, own| {
+            told.map_or(own, |text| some(text).map(|text| Secret(text.to_owned())))
         };
         let former_key = self.former_key.filter(|_| key.is_none());
         Host {
@@ -161,7 +169,7 @@ impl Host {
     #[must_use]
     pub fn hidden(mut self, hidden: &str) -> Host {
         for secret in self.secrets_mut().into_iter().flatten() {
-            hidden.clone_into(&mut secret.0);
+            *secret = Secret(hidden.to_owned());
         }
         self
     }

@@ -1,7 +1,7 @@
 //! The effective configuration: every default filled in, and no secret.
 
 use serde::Serialize;
-use spec::{AccessRule, Device, Listener};
+use spec::{AccessRule, Device, Listener, Secret};
 
 use super::Config;
 use crate::crew_size::CrewSize;
@@ -47,7 +47,7 @@ impl Effective {
             all.access.push(AccessRule::of_all());
         }
         for rule in &mut all.access {
-            rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
+            rule.token = rule.token.as_ref().map(|_| Secret(HIDDEN.to_owned()));
         }
         all.host = all.host.into_iter().map(|host| host.hidden(HIDDEN)).collect();
         all.authentication.say_defaults();

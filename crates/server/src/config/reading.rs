@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use spec::{Nth, Place};
 use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+use zeroize::Zeroizing;
 
 use super::mistakes::Mistakes;
 use super::{Config, mistake};
@@ -32,6 +33,8 @@ impl Config {
     pub fn read(path: &Path) -> Result<Config, String> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        // It may have tokens and keys.
+        let text = Zeroizing::new(text);
         Config::parse(&text).map_err(|mistakes| mistakes.told(Some((path, &text))))
     }
 

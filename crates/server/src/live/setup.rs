@@ -84,7 +84,7 @@ impl Setup {
         let hosts = std::mem::take(&mut self.config.host);
         self.config.host = hosts.into_iter().map(|host| host.hidden(HIDDEN)).collect();
         for rule in &mut self.config.access {
-            rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
+            rule.token = rule.token.as_ref().map(|_| Secret(HIDDEN.to_owned()));
         }
         self
     }

@@ -16,6 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
@@ -170,7 +171,7 @@ impl Store {
     /// Writes the whole file. The previous file is kept under the ending `ending`.
     fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
-        let body = serde_json::to_vec_pretty(changes)?;
+        let body = Zeroizing::new(serde_json::to_vec_pretty(changes)?);
         let sum = digest(&body);
         let version = if changes.disks.is_empty() { VERSION_WITHOUT_DISKS } else { VERSION };
         let head = format!("{FORMAT}{version} generation {generation} sha256 {sum}\n");
@@ -297,7 +298,8 @@ fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
         Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
         _ => {}
     }
-    let bytes = fs::read(path).map_err(|error| format!("cannot read it: {error}"))?;
+    // It has keys.
+    let bytes = Zeroizing::new(fs::read(path).map_err(|error| format!("cannot read it: {error}"))?);
     let broken =
         || "this state file is broken (its first line or its checksum is wrong)".to_owned();
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(broken)?;
