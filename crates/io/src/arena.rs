@@ -61,6 +61,58 @@ impl Arena {
     /// All buffers that were carved are in the arena, and nothing refers to their bytes.
     pub(crate) unsafe fn unmap(self) {
         // SAFETY: the caller promises that nothing refers to the mapping.
+        unsafe { Span { base: self.base, len: self.len }.unmap() };
+    }
+}
+
+/// An arena that is unmapped when it is dropped, unless its buffers were taken out: what is made of
+/// several parts leaves nothing behind if one of them cannot be made.
+pub(crate) struct Fresh(Option<Arena>);
+
+impl Fresh {
+    /// Maps memory and carves it into buffers.
+    ///
+    /// # Errors
+    /// Fails as [`carve`] does.
+    pub(crate) fn carve(class: SizeClass) -> Result<Fresh, Error> {
+        carve(&[class]).map(|arena| Fresh(Some(arena)))
+    }
+
+    /// Returns the first byte of the mapping.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.0.as_ref().expect("it was not taken").base
+    }
+
+    /// Returns the buffers and the range of their mapping, which stays.
+    pub(crate) fn keep(mut self) -> (Span, Vec<Buf>) {
+        let Arena { base, len, bufs } = self.0.take().expect("it was not taken");
+        (Span { base, len }, bufs)
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if let Some(arena) = self.0.take() {
+            // SAFETY: no buffer was taken out, and whoever knows the base uses it with buffers only.
+            unsafe { arena.unmap() };
+        }
+    }
+}
+
+/// The range of a mapping whose buffers were taken out of their arena.
+#[derive(Debug)]
+pub(crate) struct Span {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Span {
+    /// Unmaps the memory.
+    ///
+    /// # Safety
+    /// Nothing refers to the mapping: all its buffers are gone, and the kernel uses none.
+    pub(crate) unsafe fn unmap(self) {
+        // SAFETY: the caller promises that nothing refers to the mapping.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }

@@ -16,6 +16,7 @@ use packets::{
     TransportSettings, Way,
 };
 
+use crate::arena::Fresh;
 use crate::clock::TurnClock;
 use crate::ether::{Door, PORTS_BYTES};
 use crate::lane::open::open_card;
@@ -24,8 +25,7 @@ use crate::lane::{
     Trial, XdpLane,
 };
 use crate::{
-    ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, carve,
-    datagram,
+    ClientTls, Endpoint, Error, Listener, Network, Ring, Sockets, SocketsConfig, Spread, datagram,
 };
 
 /// The bit in the numbers of the receive buffers for packet connections.
@@ -182,10 +182,12 @@ impl PacketSockets {
         let sizes = LaneSizes { landings, spares, blocks, packet_bytes };
         let shape = trial.as_ref().and_then(|trial| trial.shape(head));
         self.further = dials.then_some((sizes, shape));
-        let lanes = self.pave(roads, sizes, shape)?;
+        let bufs = Fresh::carve(UP)?;
+        let lanes = self.pave(roads, sizes)?;
+        let lanes = lanes.into_iter().map(|lane| Shaped::new(lane, shape)).collect();
         let (connections_max, first) = (self.connections_max, self.connections_max as u32);
         let settings = TransportSettings { endpoint: settings, connections_max, first };
-        let mut packets = Packets::new(settings, lanes, bufs()?);
+        let mut packets = Packets::new(settings, lanes, numbered(bufs));
         if let Some(trial) = trial {
             packets.batch(trial.rule(dials));
             packets.divide(divided);
@@ -193,26 +195,33 @@ impl PacketSockets {
         Ok(packets)
     }
 
-    /// Returns a lane over each road.
-    fn pave(
-        &self,
-        roads: Vec<Road>,
-        sizes: LaneSizes,
-        shape: Option<Shape>,
-    ) -> Result<Vec<Shaped<AnyLane>>, Error> {
-        let lane = |(number, road): (usize, Road)| {
-            let lane = match road.over {
-                Over::Socket(socket, kind) => {
-                    AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
+    /// Returns a lane over each road. If one of them cannot be made, those made before it are taken
+    /// back, so that the next dial can make them.
+    fn pave(&self, roads: Vec<Road>, sizes: LaneSizes) -> Result<Vec<AnyLane>, Error> {
+        let mut lanes = Vec::with_capacity(roads.len());
+        for (number, road) in roads.into_iter().enumerate() {
+            match self.lane(number, road, sizes) {
+                Ok(lane) => lanes.push(lane),
+                Err(error) => {
+                    lanes.into_iter().for_each(AnyLane::withdraw);
+                    return Err(error);
                 }
-                Over::Card(card, door) => {
-                    let (of, most) = ((&self.ring, number), (sizes.packet_bytes, sizes.spares));
-                    AnyLane::Xdp(XdpLane::new(of, *card, door, most)?)
-                }
-            };
-            Ok(Shaped::new(lane, shape))
-        };
-        roads.into_iter().enumerate().map(lane).collect()
+            }
+        }
+        Ok(lanes)
+    }
+
+    /// Returns lane `number` over a road.
+    fn lane(&self, number: usize, road: Road, sizes: LaneSizes) -> Result<AnyLane, Error> {
+        Ok(match road.over {
+            Over::Socket(socket, kind) => {
+                AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
+            }
+            Over::Card(card, door) => {
+                let (of, most) = ((&self.ring, number), (sizes.packet_bytes, sizes.spares));
+                AnyLane::Xdp(XdpLane::new(of, *card, door, most)?)
+            }
+        })
     }
 
     /// Opens lanes to the further stations of a server. One that cannot be opened costs speed, not
@@ -416,13 +425,14 @@ impl Road {
     }
 }
 
-/// Returns the receive buffers for packet connections.
-fn bufs() -> Result<Vec<Buf>, Error> {
+/// Returns the receive buffers for packet connections, with their numbers.
+fn numbered(bufs: Fresh) -> Vec<Buf> {
     let numbered = |buf: Buf| {
         let index = buf.index() | OF_PACKETS;
         Buf::new(buf.into_bytes(), index)
     };
-    Ok(carve(&[UP])?.bufs.into_iter().map(numbered).collect())
+    let (_, bufs) = bufs.keep();
+    bufs.into_iter().map(numbered).collect()
 }
 
 fn kept_by(socket: &OwnedFd) -> usize {
@@ -697,5 +707,36 @@ impl Dial for PacketSockets {
             return conn;
         }
         self.awake().expect("the call has made them").dial(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: LaneSizes = LaneSizes { landings: 32, spares: 0, blocks: 4, packet_bytes: 1200 };
+
+    fn road(kind: SocketKind) -> Road {
+        let socket = datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Road { over: Over::Socket(Arc::new(socket), kind), packet_bytes: 1200, kept: 1 << 20 }
+    }
+
+    #[test]
+    fn lanes_that_cannot_all_be_made_leave_nothing_in_the_way_of_the_next_dial() {
+        let ring = Ring::new().unwrap();
+        let sockets = PacketSockets::new(
+            &ring,
+            SocketsConfig { connections_max: 4, receive_buffers: 16, ..SocketsConfig::default() },
+        )
+        .unwrap();
+        let udp = || road(SocketKind::Udp { is_connected: true });
+        // Only receive buffers of Ethernet grow with the packets, so the second lane fails.
+        let too_large = LaneSizes { packet_bytes: 1 << 45, ..SIZES };
+        for dial in 0..3 {
+            let ether = road(SocketKind::Ethernet { index: 1, port: 1 });
+            let error = sockets.pave(vec![udp(), ether], too_large).err().expect("no memory");
+            assert_eq!(error.errno(), Some(libc::ENOMEM), "dial {dial}: {error}");
+        }
+        assert_eq!(sockets.pave(vec![udp(), udp()], SIZES).unwrap().len(), 2);
     }
 }

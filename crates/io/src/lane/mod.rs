@@ -32,6 +32,15 @@ impl AnyLane {
             AnyLane::Xdp(lane) => lane.cease(),
         }
     }
+
+    /// Takes back a lane that was never used: its number can be given to another lane.
+    pub(crate) fn withdraw(self) {
+        match self {
+            AnyLane::Socket(lane) => lane.withdraw(),
+            // The card goes with its socket. The kernel may still use the memory, which stays.
+            AnyLane::Xdp(lane) => drop(lane),
+        }
+    }
 }
 
 impl Lane for AnyLane {

@@ -21,10 +21,11 @@ use rustix::net::SendFlags;
 
 use super::block::{Block, RUN_BYTES};
 use super::kind::SocketKind;
+use crate::arena::{Fresh, Span};
 use crate::ether::PORTS_BYTES as PORTS;
 use crate::message::EMPTY_HEADER;
 use crate::uring::provided::ProvidedBuffers;
-use crate::{Error, Owner, Ring, RingEvent, carve, datagram, ether, since_1970};
+use crate::{Error, Owner, Ring, RingEvent, datagram, ether, since_1970};
 
 /// The provided-buffer group of the first lane. Each lane has one.
 const GROUP: u16 = 1;
@@ -86,6 +87,8 @@ pub(crate) struct SocketLane {
     header: &'static libc::msghdr,
     receive: Receive,
     spares: Vec<Buf>,
+    /// The mapping of the spares.
+    span: Option<Span>,
     /// `true` if the kernel can cut runs apart.
     cuts: bool,
     /// The run to which packets are added.
@@ -119,7 +122,9 @@ impl SocketLane {
         // Also where another process has made the socket. Without stamps, the wait is delay.
         let _ = datagram::stamp(&socket);
         let group = GROUP + number as u16;
-        let class = SizeClass { bytes: packet_bytes, count: spares };
+        let spares = Fresh::carve(SizeClass { bytes: packet_bytes, count: spares })?;
+        let provided = ProvidedBuffers::register(ring, group, landing_bytes, landings)?;
+        let (span, spares) = spares.keep();
         let numbered = |buf: Buf| {
             let index = buf.index() + landings as u32;
             Buf::new(buf.into_bytes(), index)
@@ -136,16 +141,32 @@ impl SocketLane {
             socket,
             kind,
             landings,
-            provided: ProvidedBuffers::register(ring, group, landing_bytes, landings)?,
+            provided,
             header: Box::leak(Box::new(header)),
             receive: Receive::Idle,
-            spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
+            spares: spares.into_iter().map(numbered).collect(),
+            span: Some(span),
             cuts: matches!(kind, SocketKind::Udp { .. }),
             open: None,
             free: (0..blocks).map(|_| Block::new(block_bytes)).collect(),
             flying: (0..blocks).map(|_| None).collect(),
             completions: Vec::with_capacity(blocks + landings),
         })
+    }
+
+    /// Takes back a lane that was never used: its number can be given to another lane.
+    ///
+    /// # Panics
+    /// Panics if the lane was used.
+    pub(crate) fn withdraw(mut self) {
+        let is_unused = self.receive == Receive::Idle && self.flying.iter().all(Option::is_none);
+        assert!(is_unused, "a lane that was used stays");
+        self.spares.clear();
+        // SAFETY: no receive was ever started, so no buffer is lent, and the lane is dropped here.
+        unsafe {
+            self.provided.withdraw(&self.ring);
+            self.span.take().into_iter().for_each(|span| span.unmap());
+        }
     }
 
     /// Starts the receive, unless it is in flight.

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use contract::{Buf, SizeClass};
 use io_uring::types::BufRingEntry;
 
-use crate::{Error, Ring, carve};
+use crate::arena::{Fresh, Span};
+use crate::{Error, Ring};
 
 /// A provided-buffer ring (`IORING_REGISTER_PBUF_RING`). A buffer is with the kernel, held back, or
 /// lent with a `Received` event.
@@ -25,12 +26,18 @@ pub(crate) struct ProvidedBuffers {
     with_kernel_count: usize,
     held_back: Vec<Buf>,
     level: Level,
+    /// The number of the group, and the mappings of the entries and of the buffers.
+    group: u16,
+    spans: Vec<Span>,
 }
 
 impl ProvidedBuffers {
     /// Registers a ring of `count` buffers (a power of two, at most 32 768) of `bytes` bytes each
     /// with the kernel, as group `group`. The kernel gets [`Level::LEAST`] of them; the others are
     /// held back.
+    ///
+    /// # Errors
+    /// Fails if memory does not suffice, or the kernel has such a group already.
     pub(crate) fn register(
         ring: &Ring,
         group: u16,
@@ -39,13 +46,16 @@ impl ProvidedBuffers {
     ) -> Result<Self, Error> {
         assert!(count.is_power_of_two() && count <= 1 << 15, "a provided-buffer ring's size");
         let ring_bytes = count * size_of::<BufRingEntry>();
-        let memory = carve(&[SizeClass { bytes: ring_bytes, count: 1 }])?;
-        let entries = memory.base.cast::<BufRingEntry>();
-        // SAFETY: the memory is page-aligned, holds `count` entries and lives as long as the process.
+        let memory = Fresh::carve(SizeClass { bytes: ring_bytes, count: 1 })?;
+        let bufs = Fresh::carve(SizeClass { bytes, count })?;
+        let entries = memory.base().cast::<BufRingEntry>();
+        // SAFETY: the memory is page-aligned, holds `count` entries, and stays until `withdraw`.
         ring.with_submitter(|submitter| unsafe {
             submitter.register_buf_ring_with_flags(entries as u64, count as u16, group, 0)
         })
         .map_err(|e| Error::system("cannot register receive buffers (Linux 5.19 can)", e))?;
+        let (span, _) = memory.keep();
+        let (span_of_bufs, bufs) = bufs.keep();
         let mut provided = ProvidedBuffers {
             entries,
             mask: count as u16 - 1,
@@ -54,11 +64,27 @@ impl ProvidedBuffers {
             with_kernel_count: 0,
             held_back: Vec::with_capacity(count),
             level: Level::new(count),
+            group,
+            spans: vec![span, span_of_bufs],
         };
-        for buf in carve(&[SizeClass { bytes, count }])?.bufs {
-            provided.give(buf);
-        }
+        bufs.into_iter().for_each(|buf| provided.give(buf));
         Ok(provided)
+    }
+
+    /// Takes the ring of buffers back from the kernel, and unmaps its memory. The group can be
+    /// registered again then. The memory of a ring of which a buffer is lent stays.
+    ///
+    /// # Safety
+    /// No receive of the group is in flight, and from now on this value is only dropped.
+    pub(crate) unsafe fn withdraw(&mut self, ring: &Ring) {
+        let is_whole = self.with_kernel_count + self.held_back.len() == self.with_kernel.len();
+        self.with_kernel.fill_with(|| None);
+        self.held_back.clear();
+        let withdrawn = ring.with_submitter(|submitter| submitter.unregister_buf_ring(self.group));
+        if is_whole && withdrawn.is_ok() {
+            // SAFETY: the kernel has neither the ring nor a receive, and all buffers are gone.
+            self.spans.drain(..).for_each(|span| unsafe { span.unmap() });
+        }
     }
 
     /// Takes back a lent buffer, which goes to the kernel or is held back.

@@ -82,6 +82,7 @@ impl XdpLane {
             let index = buf.index() + chunks;
             Buf::new(buf.into_bytes(), index)
         };
+        let spares = carve(&[class])?.bufs.into_iter().map(numbered).collect();
         let free = card.chunks.split_off(RECEIVED_MAX);
         let received = std::mem::take(&mut card.chunks);
         ring.watch(number, card.socket.as_fd());
@@ -91,7 +92,7 @@ impl XdpLane {
             with_kernel: (0..chunks).map(|_| None).collect(),
             pieces_max: (HEAD_BYTES + packet_bytes).div_ceil(CHUNK_BYTES),
             free,
-            spares: carve(&[class])?.bufs.into_iter().map(numbered).collect(),
+            spares,
             begun: None,
             under_way: UnderWay::default(),
             downs: 0,
