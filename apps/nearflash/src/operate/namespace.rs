@@ -1,14 +1,24 @@
 //! `nearflash namespace add|resize|set|rm|show|list`.
 
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 use clap::Subcommand;
-use control::admin::{NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, RemoveNamespace};
+use control::admin::{
+    Client, GIVE_BACK_MAX, NamespacePatch, NamespaceStatus, Namespaces, NewNamespace,
+    RemoveNamespace,
+};
 use flash::{parse_size, size_text};
 use serde_json::json;
 
+use lab::errln;
+
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
+
+/// The time after which a removal says what it waits for.
+const NOTE_AFTER: Duration = Duration::from_secs(2);
 
 /// Add, change, remove and show namespaces of a running server
 #[derive(Debug, Subcommand)]
@@ -63,7 +73,8 @@ pub(crate) enum NamespaceCommand {
         /// Remove the namespace even if a listener leads to it
         #[arg(long)]
         force: bool,
-        /// Give the space back to the file system, the disk or memory: THE DATA IS LOST
+        /// Give the space back to the file system, the disk or memory: THE DATA IS LOST. The command
+        /// waits four minutes at most, and the server goes on afterwards
         #[arg(long)]
         discard: bool,
     },
@@ -95,6 +106,7 @@ impl NamespaceCommand {
                 });
             }
             NamespaceCommand::Rm { name, force, discard } => {
+                let _note = discard.then(|| note_of_discard(client, name));
                 client.send_to(name, &RemoveNamespace { force: *force, discard: *discard })?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
@@ -122,6 +134,24 @@ impl NamespaceCommand {
         common.warn(client);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Has a client wait while the server gives the space of a namespace back. Prints after a while that
+/// this goes on without the command, unless the returned sender is dropped before.
+fn note_of_discard(client: &mut Client, name: &str) -> Sender<()> {
+    client.wait_longer(GIVE_BACK_MAX);
+    let (done, ended) = mpsc::channel();
+    let most = GIVE_BACK_MAX.as_secs();
+    let note = format!(
+        "the server gives the space of {name} back; this command waits for it, {most} s at most \
+         (Ctrl-C ends the command alone: the server goes on)"
+    );
+    std::thread::spawn(move || {
+        if ended.recv_timeout(NOTE_AFTER) == Err(RecvTimeoutError::Timeout) {
+            errln!("{note}");
+        }
+    });
+    done
 }
 
 fn show(one: &NamespaceStatus) -> String {

@@ -100,6 +100,8 @@ pub struct Client {
     sender: Option<SendRequest<Full<Bytes>>>,
     /// The warning in the last answer; `None` if it had none.
     warning: Option<String>,
+    /// Maximum time to wait for an answer.
+    patience: Duration,
 }
 
 impl fmt::Debug for Client {
@@ -126,7 +128,12 @@ impl Client {
     pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
-        Ok(Client { address, pass, runtime, sender: None, warning: None })
+        Ok(Client { address, pass, runtime, sender: None, warning: None, patience: PATIENCE })
+    }
+
+    /// Waits so much longer for each answer from now on.
+    pub fn wait_longer(&mut self, more: Duration) {
+        self.patience = PATIENCE + more;
     }
 
     /// Reads the document of type `T`, whose path has no name, such as the list of tenants.
@@ -313,9 +320,10 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let (address, pass, sender) = (&self.address, self.pass.as_ref(), &mut self.sender);
+        let patience = self.patience;
         let answer = self.runtime.block_on(async {
             let exchange = exchange((address, pass), sender, method, path, body);
-            tokio::time::timeout(PATIENCE, exchange)
+            tokio::time::timeout(patience, exchange)
                 .await
                 .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
         })?;

@@ -55,6 +55,7 @@ pub use devices::{
     When,
 };
 pub use drain::{Drain, DrainServer, DrainState};
+pub use gate::GIVE_BACK_MAX;
 pub use inventory::{
     AddDevice, AddListener, Ana, AnaState, Contained, Controller, DrainListener, Exported,
     GroupName, HashName, HostPatch, HostStatus, Hosts, KeyState, ListenerState, ListenerStatus,
