@@ -103,7 +103,7 @@ pub enum CloseReason {
     Peer,
     /// The peer reset the connection, or the network failed (the number is the system's error).
     Reset(i32),
-    /// This end closed the connection by [`Streams::close`].
+    /// The local end closed the connection by [`Streams::close`].
     Local,
     /// A dial failed (the number is the system's error).
     Unreachable(i32),

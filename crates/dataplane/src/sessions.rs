@@ -30,7 +30,7 @@ pub enum AnySession {
 pub(crate) struct ByListener {
     /// The NVMe fabric, created once a listener speaks NVMe.
     pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
-    /// This worker's access to the NVMe fabric, once a fabric exists.
+    /// The worker's access to the NVMe fabric, once a fabric exists.
     pub(crate) desk: Option<Rc<WorkerFabric>>,
     /// The number of the worker that the sessions belong to.
     pub(crate) worker: u16,

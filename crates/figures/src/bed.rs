@@ -38,7 +38,7 @@ const COUNT_MIN: u64 = 1_000;
 /// The reason why a run has no outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// This many requests ended in errors.
+    /// Requests ended in errors; the value is their number.
     Errors(u64),
     /// Requests are in flight, but the device reports no next event.
     Stuck,

@@ -20,28 +20,28 @@ pub enum Error {
     TooLarge,
     /// A thin volume shall have no pages, or more than the map can name.
     VirtualSize,
-    /// This member already belongs to a volume.
+    /// The member at the index already belongs to a volume.
     InUse(usize),
-    /// This member belongs to no volume.
+    /// The member at the index belongs to no volume.
     NoVolume(usize),
-    /// Both copies of this member's superblock are damaged.
+    /// Both copies of the superblock of the member at the index are damaged.
     Damaged(usize),
-    /// This member has a format of this version, which is unknown here.
+    /// The member at the index has a format of an unknown version, the second value.
     Version(usize, u16),
-    /// This member belongs to another volume than member 0.
+    /// The member at the index belongs to another volume than member 0.
     Foreign(usize),
     /// The member that was named at the first index belongs at the second one.
     Order(usize, usize),
     /// The volume has not as many members as were named: first the number that was named, then that
     /// of the volume.
     Count(usize, usize),
-    /// This member is smaller than the volume on it.
+    /// The member at the index is smaller than the volume on it.
     Shrunk(usize),
     /// The page with this index of the checkpoint is damaged.
     Checkpoint(u32),
     /// A durable batch of this segment is damaged, and a later one is sound.
     Batch(u32),
-    /// This member failed to read, write or flush, with this status.
+    /// The member at the index failed to read, write or flush, with the given status.
     Failed(usize, Status),
     /// The log since the checkpoint is longer than this version ever makes it.
     Log,

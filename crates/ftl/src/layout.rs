@@ -87,7 +87,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// Version of the format: [`VERSION`], or [`VERSION_THIN`].
     pub version: U16,
-    /// This member's index among the volume's members, from zero.
+    /// Index of the member among the volume's members, from zero.
     pub member: U16,
     /// Number of members.
     pub members: U16,

@@ -14,7 +14,8 @@ pub enum Error {
     Address(String),
     /// The server could not be reached, or refused the connection.
     Connect(String),
-    /// This machine lacks something that the client needs (io_uring, memory), named in the text.
+    /// The client's machine lacks something that the client needs (io_uring, memory), named in the
+    /// text.
     System(String),
     /// The data's length is not a multiple of 512 bytes, or is zero.
     Length {

@@ -1,4 +1,5 @@
-//! An association: what a worker and a peer process share, for any number of channels.
+//! An association: the protocol state that a worker and a peer process share, for any number of
+//! channels.
 //!
 //! This file has its state, its timers and its paths. `hear.rs` reads the packets that arrive,
 //! `speak.rs` writes outgoing packets, `words.rs` has the channels' messages.
@@ -52,9 +53,9 @@ const HELLOS_IN_A_ROW: u8 = 2;
 /// The state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// This end sends hellos. The peer's accept or refusal ends the state.
+    /// The local end sends hellos. The peer's accept or refusal ends the state.
     Greeting { token: RetryBody, tries: u8, next: Instant },
-    /// This end has accepted the association. The first packet with this end's cookie ends the
+    /// The local end has accepted the association. The first packet with the local cookie ends the
     /// state.
     Half,
     /// Both ends know each other's number and cookie.
@@ -84,7 +85,7 @@ pub(crate) struct Association {
     pub credits: u16,
     /// The number of packets in flight on all paths.
     pub in_flight: u16,
-    /// The places of the paths in the table of paths; [`NONE`] behind the last.
+    /// The indices of the paths in the table of paths; [`NONE`] after the last.
     pub paths: [u32; PATHS_MAX],
     pub words: Words,
     /// Serial numbers of channels that the peer opened.
@@ -223,7 +224,7 @@ impl Association {
         }
     }
 
-    /// Returns the silence of the peer after which this end asks whether it is there.
+    /// Returns the time of silence after which the local end asks the peer for a sign of life.
     fn patience(&self) -> Duration {
         match self.words.is_initiator {
             true => (ASK_AFTER * (1 << self.words.asked.min(9))).min(KEEP_ALIVE),
@@ -272,7 +273,7 @@ impl Association {
         Some(token)
     }
 
-    /// Adds a path, which `ask` says how to probe. Returns `false` if the association has
+    /// Adds a path, whose probe is chosen by `ask`. Returns `false` if the association has
     /// [`PATHS_MAX`] paths, or the table of paths is full.
     pub(crate) fn add_path(&mut self, pools: &mut Pools, mut path: Path, ask: Proof) -> bool {
         let count = self.paths().count();
@@ -284,8 +285,8 @@ impl Association {
         true
     }
 
-    /// Stops using a path that fell silent while the association has others. Its pieces are sent
-    /// again by the other paths, and the path is probed now and then.
+    /// Stops using a path that fell silent while the association has others. The message pieces in
+    /// flight on the path are sent again by other paths, and the path is probed now and then.
     pub(crate) fn distrust(&mut self, pools: &mut Pools, now: Instant, place: u32, challenge: u64) {
         pools.counters.paths_left += 1;
         let path = &mut pools.paths[place];
@@ -307,7 +308,7 @@ impl Association {
     }
 }
 
-/// Makes the next probes of paths that were left leave now, if no path answers: one of them may carry
+/// Makes the next probes of abandoned paths due now if no path answers: an abandoned path may carry
 /// packets again, and its next probe may be 30 s away.
 fn hurry(paths: impl Iterator<Item = u32> + Clone, pools: &mut Pools, now: Instant) {
     if paths.clone().any(|path| pools.paths[path].answers()) {

@@ -12,8 +12,8 @@ pub(crate) struct Caller {
     /// The association of the next dial.
     pub association: Option<AssociationId>,
     pub is_up: bool,
-    /// The associations that take turns with `association`, those of the next dials first. There is
-    /// none unless dials are divided.
+    /// The other associations among which dials are divided, in the order of their next turns.
+    /// Empty unless dials are divided.
     others: VecDeque<Option<Other>>,
     /// The error with which the network refused the association.
     pub refusal: Option<i32>,
@@ -23,7 +23,7 @@ pub(crate) struct Caller {
     pub failed: u32,
 }
 
-/// An association whose turn it is not.
+/// An association that the next dial does not use.
 struct Other {
     id: AssociationId,
     is_up: bool,
@@ -41,13 +41,13 @@ impl Caller {
         !self.others.is_empty()
     }
 
-    /// Returns `true` if there is an association whose turn it is not.
+    /// Returns `true` if there are associations that the next dial does not use.
     pub(crate) fn has_others(&self) -> bool {
         self.others.iter().any(Option::is_some)
     }
 
-    /// Chooses the association of the next dial: if there are not as many as there may be, a new one,
-    /// which takes the place of one that has ended. Otherwise the next in turn.
+    /// Chooses the association of the next dial: a new association while there are fewer than the
+    /// limit (one may have ended), and otherwise the next in turn.
     pub(crate) fn choose(&mut self) {
         if self.association.is_none() {
             return;
@@ -71,7 +71,7 @@ impl Caller {
         is_next
     }
 
-    /// Forgets an association whose turn it is not.
+    /// Forgets an association that the next dial does not use.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         for other in &mut self.others {
             other.take_if(|other| other.id == association);

@@ -10,7 +10,7 @@ use crate::slab::{Linked, NONE};
 /// The state of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// This end has asked for the channel. The peer's answer ends the state.
+    /// The local end has asked for the channel. The peer's answer ends the state.
     Opening,
     /// Both ends know the channel. Either end may end the state.
     Open,
@@ -34,7 +34,7 @@ pub(crate) enum Why {
     Lost,
     /// The peer refused the association; the value is the error number to report.
     Refused(i32),
-    /// This end closed the channel.
+    /// The local end closed the channel.
     Local,
 }
 
@@ -59,7 +59,7 @@ impl Why {
     }
 }
 
-/// A record without a number that the channel has to send to its peer.
+/// A control record (without a message number) that the channel has to send to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owed {
     Nothing,
@@ -106,7 +106,7 @@ pub(crate) struct Channel {
     pub deficit: i32,
     /// The number of the channel's outgoing messages in the table of messages.
     pub messages: u32,
-    /// The number of stops and goes that this end has asked for.
+    /// The number of stop and resume requests (flow control) that the local end has sent.
     pub stops: u32,
     /// The serial number of the channel in its association. The lower half is the channel's number
     /// on the wire.

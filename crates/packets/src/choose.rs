@@ -16,8 +16,8 @@ const FORGOTTEN: Duration = Duration::from_millis(100);
 
 /// Returns the path for the next packet with records, and the load of the packet. A path that has
 /// to be probed comes first: it gets a ping if another path answers, and messages otherwise. Then
-/// comes the path that would deliver the packet first. Returns `None` if no path may send, or
-/// nothing waits.
+/// comes the path that would deliver the packet first. Returns `None` if no path may send, or no
+/// record waits.
 pub(crate) fn choose(
     association: &mut Association,
     pools: &mut Pools,
@@ -57,8 +57,8 @@ fn forgotten(association: &Association, pools: &mut Pools, now: Instant) -> Opti
     })
 }
 
-/// Returns `true` if the credits are used up. Packets of silent paths do not count while another
-/// path answers: their pieces would wait for credits, and the silent paths for news of the peer.
+/// Returns `true` if the credits are used up. Packets on silent paths do not count while another
+/// path answers, so that the retransmission of their pieces need not wait for credits.
 fn is_spent(association: &Association, pools: &Pools) -> bool {
     if association.in_flight < association.credits {
         return false;
@@ -91,7 +91,7 @@ fn fastest(association: &Association, pools: &mut Pools, now: Instant) -> Option
     best.filter(|_| is_best_answering || !has_answering).map(|(_, path)| path)
 }
 
-/// Returns `true` if a path has a sent window, and its place for the next packet is free.
+/// Returns `true` if a path has a window of sent packets whose slot for the next packet is free.
 fn is_free(pools: &mut Pools, path: u32) -> bool {
     if !pools.arm(path) {
         return false;

@@ -31,8 +31,8 @@ const RESTART_PACKETS: u32 = 2;
 /// The window from which on packets are not paced, in packets.
 const PACED_PACKETS: u32 = 8;
 
-/// The number by which a packet's bytes are divided for the smallest window. A window below one
-/// packet means a pause between packets.
+/// The divisor of a packet's bytes that gives the smallest window. A window below one packet means
+/// a pause between packets.
 const LEAST_PART: u32 = 64;
 
 /// The longest pause between two packets. Longer round trips come from busy machines, not from a
@@ -114,9 +114,9 @@ impl Control {
         self.policy == Policy::Delay && self.window < PACED_PACKETS * self.packet_bytes
     }
 
-    /// Returns `true` if the window is less than a full packet, which losses and delays have made it.
-    /// An end that sends small packets alone sees no delays that would let it grow again, so there
-    /// every acknowledgement does.
+    /// Returns `true` if losses and delays have made the window smaller than a full packet. A
+    /// sender of small packets measures no delays that would let the window grow again, so every
+    /// acknowledgement lets it grow.
     fn is_below_a_packet(&self) -> bool {
         self.window < self.packet_bytes
     }

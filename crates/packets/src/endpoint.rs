@@ -74,7 +74,7 @@ pub struct Endpoint {
     /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,
     pub(crate) rates: crate::greet::Rates,
-    /// The seals of the associations; `None` if the endpoint has no key.
+    /// The encryption states of the associations; `None` if the endpoint has no key.
     pub(crate) seals: Option<Seals>,
 }
 
@@ -338,8 +338,8 @@ impl Endpoint {
         self.refresh(place);
     }
 
-    /// Returns the places of the association and the path that a packet belongs to; `None` if its
-    /// cookie is wrong, or it came from another station.
+    /// Returns the indices of the association and of the path that a packet belongs to; `None` if
+    /// the packet's cookie is wrong, or the packet came from another address.
     fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
@@ -349,7 +349,7 @@ impl Endpoint {
         self.associations[place].paths().find(comes_by).map(|path| (place, path))
     }
 
-    /// Returns the place of the association that a packet names; `None` unless the association is
+    /// Returns the index of the association that a packet names; `None` unless the association is
     /// up and the packet has its cookie.
     fn addressee(&self, head: &Head) -> Option<u32> {
         let place = head.association & 0x00ff_ffff;
@@ -368,7 +368,7 @@ impl Endpoint {
         !self.pools.events.is_empty()
     }
 
-    /// Sets this end's station on each lane, which peers are told if there are several.
+    /// Sets the local address on each lane. Peers are told the addresses if there are several.
     pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
         self.pools.gate.stations = stations;
     }
@@ -538,8 +538,8 @@ impl Endpoint {
     }
 }
 
-/// Places of associations that have something to send by lanes which had no room. A place may stand
-/// here more than once; there are at most as many as associations.
+/// Indices of associations that have something to send by lanes without room. An index may be
+/// listed more than once; the list is at most as long as the table of associations.
 struct HeldUp(alloc::vec::Vec<u32>);
 
 impl HeldUp {
@@ -560,7 +560,7 @@ fn is_held_up(association: &Association, pools: &Pools) -> bool {
     association.words.are_any() && association.paths().any(|path| !pools.lane_has_room(path))
 }
 
-/// Finds the association and the path of a packet, and opens the packet if it is sealed. A probe
+/// Finds the association and the path of a packet, and decrypts the packet if it is sealed. A probe
 /// from a new station adds a path. The packet is `head.bytes` bytes of the buffer from `at` on.
 ///
 /// # Errors
@@ -604,8 +604,8 @@ fn drop_packet(
     }
 }
 
-/// Returns the place of the association to which a packet from a new station adds a path; `None` if
-/// the packet is no probe, or this end has dialled the association.
+/// Returns the index of the association to which a probe from a new address adds a path; `None` if
+/// the packet is no probe, or the local end has dialled the association.
 fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
     let place = endpoint.addressee(head)?;
     let is_initiator = endpoint.associations[place].words.is_initiator;

@@ -13,7 +13,7 @@ use crate::window::Seen;
 pub(crate) struct Entered {
     pub association: u32,
     pub path: u32,
-    /// Length of the packet in bytes, without the proof behind it.
+    /// Length of the packet in bytes, without the authentication tag at its end.
     pub bytes: usize,
 }
 
@@ -22,17 +22,17 @@ pub(crate) struct Entered {
 pub(crate) enum Dropped {
     /// The packet belongs to no association or path of this endpoint.
     Unknown,
-    /// The packet is not sealed, but its association is, or the other way round.
+    /// The packet is not encrypted but its association is, or the other way round.
     Unsealed,
-    /// A packet with this number was received before, so this one was not opened.
+    /// A packet with the same number was received before, so the packet was not decrypted.
     Repeated,
-    /// The packet's proof is wrong, so it was forged or damaged.
+    /// The packet's authentication tag is wrong, so the packet was forged or damaged.
     Forged,
 }
 
-/// Decrypts a packet of an association in place and checks its proof, if the endpoint has a key.
-/// Returns the packet's length in bytes without the proof. `path` is `None` for a packet that came
-/// by a path which is to be added.
+/// Decrypts a packet of an association in place and checks its authentication tag, if the endpoint
+/// has a key. Returns the packet's length in bytes without the tag. `path` is `None` for a packet
+/// that came by a path which is to be added.
 ///
 /// # Errors
 /// The reason that the packet is dropped. Nothing but the packet has changed then.

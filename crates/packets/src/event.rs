@@ -37,7 +37,7 @@ pub enum Down {
     Reset,
     /// The peer refused the association; the value is one of `wire::packets::REFUSED_…`.
     Refused(u32),
-    /// This end closed the association.
+    /// The local end closed the association.
     Local,
     /// The association has had no channel for a while.
     Idle,
@@ -61,8 +61,8 @@ impl Down {
 pub enum Event {
     /// An association that was dialled is up.
     Up(AssociationId),
-    /// The peer of an association that was dialled has this further station, it says. Nobody has
-    /// proved that: [`add_path`](crate::Endpoint::add_path) does.
+    /// A further address that the peer of a dialled association claims to have.
+    /// [`add_path`](crate::Endpoint::add_path) verifies the claim.
     Told(AssociationId, Station),
     /// An association has ended, after all of its channels.
     Down(AssociationId, Down),

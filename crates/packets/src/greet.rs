@@ -260,9 +260,9 @@ impl Endpoint {
     }
 }
 
-/// Ends an association on the peer's reset, if the reset carries the right proof and came by the first
-/// path or one that was proven. At any other station somebody else may be, who got a probe and
-/// rightly does not know the association.
+/// Ends an association on the peer's reset, if the reset is authentic and came by the first path or
+/// a verified path. A reset from another address may come from a host that received a probe by
+/// mistake and rightly does not know the association.
 fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Station)) {
     let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
     let Some(place) = endpoint.by_peer.get(cookie) else { return };
@@ -346,7 +346,7 @@ fn hello(
     }
 }
 
-/// Returns the key with which the resets of an endpoint are proved.
+/// Returns the key that authenticates the resets of an endpoint.
 fn reset_key(endpoint: &Endpoint) -> &[u8; 32] {
     endpoint.seals.as_ref().map_or(&RESET_KEY, |seals| &seals.reset_key)
 }
@@ -473,8 +473,9 @@ pub(crate) fn hello_of(endpoint: &Endpoint, place: u32, token: RetryBody) -> Pac
     }
 }
 
-/// Writes a reset that tells a peer that its association is over: for the first association that is
-/// up at or above place `at`. Moves `at` past it. Returns `false` if there is none.
+/// Writes a reset that tells a peer that its association is over, for the first association that is
+/// up at or above index `at`. Moves `at` past the association. Returns `false` if no such
+/// association is left.
 pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -> bool {
     while (*at as usize) < endpoint.settings.associations_max {
         let place = *at;

@@ -49,8 +49,8 @@ pub(crate) struct Head {
     pub mark: Option<Mark>,
 }
 
-/// The fields of a sealed packet that say by which key and nonce it is opened. Both are zero in the
-/// packets of a sealed handshake, which have a checksum instead.
+/// The fields of a sealed packet that select the key and the nonce to decrypt it. Both fields are
+/// zero in the packets of a sealed handshake, which have a checksum instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The path's identifier in the association.
@@ -73,8 +73,8 @@ fn is_encrypted(kind: PacketKind) -> bool {
 }
 
 impl Head {
-    /// Parses the head of a packet and checks its checksum. An encrypted packet has none: its head
-    /// is not to be believed before the packet was opened.
+    /// Parses the head of a packet and checks its checksum. An encrypted packet has no checksum:
+    /// its head must not be trusted before the packet was decrypted.
     ///
     /// # Errors
     /// Fails if the version is unknown, the length is impossible, or the checksum is wrong.

@@ -63,7 +63,7 @@ pub(crate) enum Placed {
 pub(crate) enum Turn {
     /// The piece is delivered.
     Due,
-    /// The piece lies behind the end of its message, and is dropped.
+    /// The piece lies beyond the end of its message, and is dropped.
     Stray,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Turn {
 pub(crate) struct Incoming {
     /// Bit `n`: message `below` + n was delivered. Bit 0 is clear.
     delivered: Flags,
-    /// The number of the lowest message that was not delivered whole.
+    /// The number of the lowest message that was not wholly delivered.
     below: u32,
     /// Number of bytes of message `below` that were delivered.
     progress: u32,
@@ -229,16 +229,16 @@ impl Incoming {
         holds.give(at)
     }
 
-    /// Returns `true` if all messages below the floor of `message` were delivered. The floor is
-    /// `behind` messages below it.
+    /// Returns `true` if a message's floor is reached: all messages numbered below `message -
+    /// behind` were delivered.
     fn is_above_floor(&self, message: u32, behind: u16) -> bool {
         let ahead = message.wrapping_sub(self.below);
         let floor = ahead.saturating_sub(u32::from(behind));
         self.delivered.has_all_below(floor)
     }
 
-    /// Drops the pieces of a message that lie behind its end, which only a lying peer sends. They
-    /// follow piece `before` in the list.
+    /// Drops the pieces of a message that lie beyond its end, which only a malicious peer sends.
+    /// The pieces follow piece `before` in the list.
     fn forget_rest(
         &mut self,
         holds: &mut Slab<Hold>,

@@ -9,13 +9,13 @@ use crate::secret::mac;
 /// Number of hexadecimal digits of a key in its text form.
 const DIGITS: usize = 64;
 
-/// A secret of 256 random bits that a server shares with its clients. Who has it may open
-/// associations, and pass for the server. It is wiped from memory when it is dropped.
+/// A pre-shared key of 256 random bits that a server shares with its clients. Any holder can open
+/// associations, and can impersonate the server. The key is erased from memory when it is dropped.
 #[derive(Clone)]
 pub struct PacketKey([u8; 32]);
 
 impl PacketKey {
-    /// Returns the key with these bytes.
+    /// Creates the key from its bytes.
     pub const fn new(bytes: [u8; 32]) -> PacketKey {
         PacketKey(bytes)
     }
@@ -35,12 +35,12 @@ impl PacketKey {
         Some(key)
     }
 
-    /// Returns the secret that both ends mix into their handshake.
+    /// Returns the pre-shared secret that both ends mix into their handshake.
     pub(crate) fn psk(&self) -> Zeroizing<[u8; 32]> {
         mac(&self.0, [&b"handshake"[..]]).into()
     }
 
-    /// Returns the key of the proofs of resets.
+    /// Returns the key that authenticates resets.
     pub(crate) fn reset_key(&self) -> Zeroizing<[u8; 32]> {
         mac(&self.0, [&b"reset"[..]]).into()
     }

@@ -7,7 +7,8 @@ use contract::{Buf, Instant};
 use crate::endpoint::Arrived;
 use crate::station::Station;
 
-/// A carrier of packets to and from stations. Packets may be lost, repeated and reordered.
+/// A carrier of packets to and from stations (addresses). Packets may be lost, repeated and
+/// reordered.
 ///
 /// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
 pub trait Lane {
@@ -25,8 +26,8 @@ pub trait Lane {
     /// Queues a packet of `bytes` bytes. Its parts are copied.
     fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>);
 
-    /// Sends a packet at once if that needs no waiting, for an endpoint whose thread takes no more
-    /// turns.
+    /// Sends a packet at once if that is possible without waiting, for an endpoint whose thread
+    /// runs no further turns.
     fn part(&mut self, to: Station, packet: &[u8]);
 
     /// Starts to send the queued packets.

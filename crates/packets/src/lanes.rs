@@ -11,7 +11,8 @@ use crate::lane::Lane;
 use crate::packet::Packet;
 use crate::settings::LANES_MAX;
 
-/// The position in a buffer's number of the number of its lane. Lanes number their buffers below.
+/// The bit position of the lane's number in a buffer's number. The bits below number the lane's
+/// buffers.
 const LANE_BIT: u32 = 24;
 
 /// The lanes of a transport, at most [`LANES_MAX`], and the counts of the packets of each.
@@ -21,7 +22,7 @@ pub(crate) struct Lanes<L> {
 }
 
 impl<L: Lane> Lanes<L> {
-    /// Returns the set of these lanes, whose numbers are their places.
+    /// Creates the set of lanes. A lane's index is its number.
     ///
     /// # Panics
     /// Panics if there is no lane, or there are more than [`LANES_MAX`].
@@ -35,7 +36,7 @@ impl<L: Lane> Lanes<L> {
         self.lanes.len()
     }
 
-    /// Adds a lane behind the others. Does nothing if there are [`LANES_MAX`].
+    /// Adds a lane with the next number. Does nothing if there are [`LANES_MAX`].
     pub(crate) fn add(&mut self, lane: L) {
         if self.lanes.len() < LANES_MAX {
             self.lanes.push(lane);

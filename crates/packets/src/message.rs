@@ -13,7 +13,8 @@ pub(crate) struct Message {
     pub channel: u32,
     /// The message's number in the channel, set when the first piece is cut off.
     pub number: u32,
-    /// The distance from the message's number to its floor.
+    /// The distance from the message's number down to its floor: messages below the floor are
+    /// delivered before the message.
     pub behind: u16,
     pub kind: Kind,
     pub strict: bool,

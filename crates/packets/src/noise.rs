@@ -2,7 +2,8 @@
 //! framework, revision 34.
 //!
 //! Message 1 is part of the hello, message 2 of the accept. Each end draws a key pair of its own
-//! for each association, so a key that becomes known later does not open what was recorded before.
+//! for each association, so a pre-shared key that leaks later does not decrypt recorded packets
+//! (forward secrecy).
 
 use alloc::boxed::Box;
 
@@ -28,7 +29,7 @@ const PROLOGUE: &[u8] = b"nearflash packets 1";
 /// zeroes, because it may change while the hello is repeated.
 const PROLOGUE_BYTES: usize = PROLOGUE.len() + size_of::<PacketHelloBody>();
 
-/// The secrets on which both ends have agreed: one seals the initiator's packets, the other the
+/// The secrets on which both ends have agreed: one encrypts the initiator's packets, the other the
 /// acceptor's.
 pub(crate) struct Secrets {
     pub of_initiator: [u8; 32],

@@ -14,13 +14,13 @@ pub(crate) struct Outgoing {
     base: u32,
     /// The number of the next message.
     next: u32,
-    /// Messages with numbers below this one are delivered before the next message.
+    /// The floor of the next message: messages with lower numbers are delivered before it.
     floor: u32,
     /// Messages that are not cut into pieces to the end.
     pub queue: Queue,
     /// Number of bytes in messages that are not wholly acknowledged.
     pub unsent: u32,
-    /// The count of the last stop or go that the peer sent.
+    /// The count in the last flow-control record (stop or go) of the peer.
     stops_heard: u32,
     is_stopped: bool,
 }

@@ -60,8 +60,8 @@ pub struct Packet {
     records: u32,
     records_max: u32,
     loans: u32,
-    /// Number of bytes that are reserved for the proof of a packet that is going to be sealed;
-    /// otherwise zero. A sealed packet lends no bodies.
+    /// Number of bytes reserved for the authentication tag of a packet that is going to be
+    /// encrypted; otherwise zero. An encrypted packet lends no bodies.
     kept: usize,
     /// The identifier of the path that the packet goes by.
     pub(crate) path: u8,
@@ -89,7 +89,7 @@ impl Packet {
         }
     }
 
-    /// Returns the length of the packet in bytes, with its proof.
+    /// Returns the length of the packet in bytes, with its authentication tag.
     pub fn len(&self) -> usize {
         self.bytes + self.kept
     }
@@ -111,7 +111,7 @@ impl Packet {
     }
 
     /// Takes the loans of the packet's bodies out of it, to be returned once the lane has released
-    /// the bodies. Returns `None` if the packet lends none.
+    /// the bodies. Returns `None` if the packet lends no body.
     pub fn lent(&mut self) -> Option<Lent> {
         let loans = core::mem::replace(&mut self.loans, NONE);
         (loans != NONE).then_some(Lent(loans))
@@ -127,8 +127,8 @@ impl Packet {
         (self.part_at, self.bytes, self.records) = (0, HEAD_BYTES, 0);
     }
 
-    /// Returns the number of bytes that the next record may have behind its head; `None` if not
-    /// even the head has room.
+    /// Returns the number of bytes of payload that the next record may have; `None` if there is no
+    /// room for the record's head.
     pub(crate) fn room(&self) -> Option<usize> {
         if self.records >= self.records_max {
             return None;
@@ -217,7 +217,7 @@ impl Packet {
         self.bytes += bytes.len();
     }
 
-    /// Appends zeroes until the packet has `bytes` bytes, with its proof.
+    /// Appends zeroes until the packet has `bytes` bytes, its authentication tag included.
     pub(crate) fn pad(&mut self, bytes: usize) {
         self.own.resize((bytes - self.kept).max(self.own.len()), 0);
         self.bytes = self.own.len();
@@ -235,7 +235,7 @@ impl Packet {
         write_crc(&mut self.own, crc);
     }
 
-    /// Encrypts what is behind the head of a finished packet, and appends the proof.
+    /// Encrypts the bytes after the head of a finished packet, and appends the authentication tag.
     pub(crate) fn seal(&mut self, seal: &mut Seal) {
         let mark = seal.mark(self.path);
         mark.write(&mut self.own);

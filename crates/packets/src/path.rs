@@ -1,5 +1,5 @@
-//! A path: one of our lanes and one station of the peer, with its own packet numbers, timers and
-//! window.
+//! A path: a pair of a local lane and an address of the peer, with its own packet numbers, timers
+//! and window.
 
 use core::time::Duration;
 
@@ -13,8 +13,9 @@ use crate::sent::SENT_MAX;
 use crate::slab::NONE;
 use crate::station::Station;
 
-/// The number of unanswered probes after which packets become small, since the path may swallow
-/// large ones: 31 ms of silence at least, as a busy machine is silent for longer than a few.
+/// The number of unanswered probes after which packets become small, since the path may drop large
+/// ones (a smaller MTU). They take at least 31 ms, because a busy machine may be silent for several
+/// milliseconds.
 pub(crate) const SHRINK_PROBES: u8 = 5;
 
 /// The number of unanswered probes after which a path is not used any more, if the peer was heard by
@@ -48,7 +49,7 @@ pub(crate) struct Flight {
     pub loss_at: Option<Instant>,
     /// Number of probes that were sent since a packet in flight was last acknowledged.
     pub probes: u8,
-    /// Number of losses of packets of more than the least size since one of them arrived. At most
+    /// Number of losses of packets above the minimum size since such a packet last arrived. At most
     /// one loss counts in a round trip.
     pub swallowed: u8,
     /// The packet number from which on a loss counts in `swallowed`.
@@ -58,7 +59,7 @@ pub(crate) struct Flight {
     pub probes_now: bool,
 }
 
-/// A path to the peer: a lane and a station.
+/// A path to the peer: a pair of a lane and an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub to: Station,
@@ -69,7 +70,7 @@ pub(crate) struct Path {
     pub lane: u8,
     /// The identifier of the path in its association, which the initiator has chosen.
     pub id: u8,
-    /// `true` once the peer has proved that it receives at this station.
+    /// `true` once the peer has proved that it receives packets at the address.
     pub is_proven: bool,
     /// The largest packet that the path carries, in bytes.
     pub bytes: u16,
@@ -112,7 +113,8 @@ impl Path {
         }
     }
 
-    /// Returns `true` if the path seems to carry small packets only (RFC 8899, section 4.3).
+    /// Returns `true` if the path seems to drop all but small packets (RFC 8899, section 4.3: a
+    /// black hole).
     pub(crate) fn swallows(&self) -> bool {
         let is_silent = self.flight.probes >= SHRINK_PROBES;
         self.is_proven

@@ -1,4 +1,5 @@
-//! The seals of an endpoint's associations, and the handshakes that lead to them.
+//! The encryption states (seals) of an endpoint's associations, and the handshakes that lead to
+//! them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,29 +15,31 @@ use crate::settings::Sealed;
 /// Number of refused hellos after which an endpoint with a key gives up an association.
 const REFUSALS_MIN: u8 = 3;
 
-/// The state of one association's seal.
+/// The state of one association's encryption.
 enum Of {
-    /// The place has no association, or one without keys.
+    /// The index has no association, or an association without keys.
     Nobody,
-    /// This end has dialled. The peer's accept ends the state.
+    /// The local end has dialled. The peer's accept ends the state.
     Greeting(Box<Greeting>),
-    /// Both ends have keys. The acceptor keeps its message, since an accept may be lost.
+    /// Both ends have keys. The acceptor keeps its handshake message, since an accept packet may be
+    /// lost and has to be sent again.
     Up(Box<(Seal, Option<[u8; ACCEPT_SEAL_BYTES]>)>),
 }
 
-/// The seals of an endpoint that has a key.
+/// The encryption states of an endpoint's associations, for an endpoint with a pre-shared key.
 pub(crate) struct Seals {
     psk: Zeroizing<[u8; 32]>,
-    /// The key with which resets are proved.
+    /// The key that authenticates reset packets.
     pub reset_key: Zeroizing<[u8; 32]>,
     chance: Chance,
     packets_max: u32,
-    /// The states of seals, by the places of the associations.
+    /// The encryption state of each association, by the association's index.
     of: Vec<Of>,
 }
 
 impl Seals {
-    /// Returns the seals of an endpoint that has at most `associations_max` associations.
+    /// Creates the encryption states of an endpoint that has at most `associations_max`
+    /// associations.
     pub(crate) fn new(sealed: &Sealed, associations_max: usize) -> Seals {
         Seals {
             psk: sealed.key.psk(),
@@ -47,9 +50,9 @@ impl Seals {
         }
     }
 
-    /// Returns `true` if a refusal of an association that is dialled is to be believed. Anybody on
-    /// the path can forge one, so several hellos have to be refused; `hellos` is the number sent so
-    /// far.
+    /// Counts a refusal of an association that is being dialled, and returns `true` if the refusal
+    /// is to be believed. Anybody on the path can forge a refusal, so several hellos have to be
+    /// refused; `hellos` is the number of hellos sent so far.
     pub(crate) fn is_refused(&mut self, place: u32, hellos: u8) -> bool {
         let Of::Greeting(greeting) = &mut self.of[place as usize] else { return true };
         let (refusals, last) = greeting.refused;
@@ -106,7 +109,8 @@ impl Seals {
         }
     }
 
-    /// Returns the seal of an association whose keys are known; `None` for another association.
+    /// Returns the cipher state of an association whose keys are known; `None` for another
+    /// association.
     pub(crate) fn get(&mut self, place: u32) -> Option<&mut Seal> {
         match &mut self.of[place as usize] {
             Of::Up(up) => Some(&mut up.0),
@@ -114,13 +118,13 @@ impl Seals {
         }
     }
 
-    /// Opens a packet of an association in place. Returns `false` if the packet does not come from
-    /// the peer.
+    /// Decrypts a packet of an association in place. Returns `false` if the packet does not
+    /// authenticate as the peer's.
     pub(crate) fn open(&mut self, place: u32, mark: Mark, number: u64, packet: &mut [u8]) -> bool {
         self.get(place).is_some_and(|seal| seal.open(mark, number, packet))
     }
 
-    /// Forgets the keys of an association that is over.
+    /// Erases the keys of an association that has ended.
     pub(crate) fn forget(&mut self, place: u32) {
         self.of[place as usize] = Of::Nobody;
     }

@@ -1,50 +1,51 @@
-//! The ways of a client to its server: the lanes of this end, and the stations of the server.
+//! The routes (ways) of a client to its server: pairs of a local lane (a socket or network card)
+//! and a station (an address) of the server.
 //!
-//! Over UDP any lane may lead anywhere, so the first lane dials, and each further station of the
-//! server gets a lane of its own. In segments of Ethernet the lanes are there from the start, and
-//! each of them reaches what is in its segment.
+//! Over UDP any lane may reach any station, so the first lane dials, and each further station of
+//! the server gets a lane of its own. On Ethernet segments the lanes exist from the start, and each
+//! lane reaches only the stations in its segment.
 
 use alloc::vec::Vec;
 
 use crate::settings::LANES_MAX;
 use crate::station::Station;
 
-/// A way to a server: a lane of this end, and the server's station that the lane reaches.
+/// A route to a server: a local lane, and the server's address that the lane reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The number of the lane.
     pub lane: u8,
-    /// The server's station; `None` for each station that the server will tell, which are probed.
+    /// The server's address; `None` to probe each address that the server will announce.
     pub to: Option<Station>,
 }
 
-/// The relation between the lanes of a client and the stations of its server.
+/// The mapping between the lanes of a client and the addresses of its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Routes {
-    /// Each station gets a lane when it is known, and the first lane dials all of them.
+    /// Each address gets a lane when the address is known, and the first lane dials all addresses.
     #[default]
     ByStation,
-    /// Each lane is in a segment of its own, and leads to no station of another one.
+    /// Each lane is in an Ethernet segment of its own, and reaches no address in another segment.
     BySegment,
 }
 
-/// The ways to a server.
+/// The known routes to a server, and the addresses that the server announced.
 #[derive(Default)]
 pub(crate) struct Ways {
     routes: Routes,
-    /// The lane and the station of each way that is known from the start.
+    /// The lane and the server's address of each route that is known from the start.
     known: Vec<(u8, Station)>,
-    /// The lanes by which the stations are probed that the server tells.
+    /// The lanes that probe the addresses which the server announces.
     searching: Vec<u8>,
-    /// The number of the way that is dialled next, or was dialled last.
+    /// The index in `known` of the route to dial next, or dialled last.
     nth: usize,
-    /// The server's further stations: by station, in the order of the lanes behind the first; by
-    /// segment, those that the server told.
+    /// Addresses that the server announced: with [`Routes::ByStation`] in the order of their lanes,
+    /// after the first lane.
     further: Vec<Station>,
 }
 
 impl Ways {
-    /// Sets the stations of the server, which the first lane dials.
+    /// Sets the server's addresses, all dialled through the first lane.
     pub(crate) fn reach(&mut self, servers: &[Station]) {
         (self.routes, self.nth) = (Routes::ByStation, 0);
         self.known = servers.iter().map(|station| (0, *station)).collect();
@@ -52,7 +53,7 @@ impl Ways {
         self.further.reserve(LANES_MAX);
     }
 
-    /// Sets the ways to the server, by lanes that are there.
+    /// Sets the routes to the server for lanes that already exist, one for each Ethernet segment.
     pub(crate) fn reach_by(&mut self, ways: &[Way]) {
         (self.routes, self.nth) = (Routes::BySegment, 0);
         self.known = ways.iter().filter_map(|way| way.to.map(|to| (way.lane, to))).collect();
@@ -60,33 +61,36 @@ impl Ways {
         self.further.reserve(LANES_MAX);
     }
 
-    /// Returns the lane and the station that are dialled now; `None` if no station is known.
+    /// Returns the lane and the address to dial; `None` if no address is known.
     pub(crate) fn dialled(&self) -> Option<(u8, Station)> {
         self.known.get(self.nth).copied()
     }
 
-    /// Returns the way with this number, from the one that is dialled now; `None` behind the last.
+    /// Returns the route `number` places after the current one, cyclically; `None` if there are not
+    /// as many routes.
     pub(crate) fn way(&self, number: usize) -> Option<(u8, Station)> {
         let count = self.known.len();
         (number < count).then(|| self.known[(self.nth + number) % count])
     }
 
-    /// Forgets the further stations, since a new association begins.
+    /// Clears the addresses that the server announced, since a new association begins.
     pub(crate) fn begin(&mut self) {
         self.further.clear();
     }
 
-    /// Makes the next dial take another way, if there is one.
+    /// Makes the next dial take another route, if there is one.
     pub(crate) fn turn(&mut self) {
         self.nth = (self.nth + 1) % self.known.len().max(1);
     }
 
-    /// Returns `true` if the user has named the station, so that it is no claim of the server.
+    /// Returns `true` if the user configured the address, so that the server's word need not be
+    /// trusted.
     pub(crate) fn names(&self, station: &Station) -> bool {
         self.known.iter().any(|(_, named)| named == station)
     }
 
-    /// Notes a further station of the server. Returns `true` if it is new.
+    /// Records an address that the server announced. Returns `true` if the address is new and there
+    /// is room for it.
     pub(crate) fn note(&mut self, station: Station) -> bool {
         let is_named = match self.routes {
             Routes::ByStation => self.dialled().is_some_and(|(_, dialled)| dialled == station),
@@ -100,33 +104,33 @@ impl Ways {
         may
     }
 
-    /// Returns the further station that lane `lane` leads to, or is to lead to; `None` if there is
-    /// none, or the lanes are there from the start.
+    /// Returns the announced address that lane `lane` reaches, or will reach; `None` if there is no
+    /// such address, or with [`Routes::BySegment`].
     pub(crate) fn station_of(&self, lane: usize) -> Option<Station> {
         let has_lane = self.routes == Routes::ByStation;
         self.further.get(lane.checked_sub(1)?).copied().filter(|_| has_lane)
     }
 
-    /// Returns the number of the lane for the station that was noted last.
+    /// Returns the number of the lane for the address that was recorded last.
     pub(crate) fn last_lane(&self) -> usize {
         self.further.len()
     }
 
-    /// Removes the further station for which there is no lane.
+    /// Removes the announced address of a lane that could not be created.
     pub(crate) fn forgo(&mut self, lane: usize) {
         if self.station_of(lane).is_some() {
             self.further.remove(lane - 1);
         }
     }
 
-    /// Returns the lanes by which the station that was noted last is probed. They begin with another
-    /// lane for each station, since an association has room for some paths only.
+    /// Returns the lanes that probe the address recorded last. The order starts with another lane
+    /// for each address, since an association has a limited number of paths.
     pub(crate) fn searching(&self) -> impl Iterator<Item = u8> {
         let (lanes, first) = (&self.searching, self.further.len().saturating_sub(1));
         (0..lanes.len()).map(move |n| lanes[(first + n) % lanes.len()])
     }
 
-    /// Returns `true` if the lanes are there from the start.
+    /// Returns `true` if the lanes exist from the start, one for each Ethernet segment.
     pub(crate) fn is_by_segment(&self) -> bool {
         self.routes == Routes::BySegment
     }

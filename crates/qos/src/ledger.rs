@@ -47,7 +47,8 @@ impl From<Totals> for Tokens {
     }
 }
 
-/// The demand of a best-effort tenant in a visit, in nano-units.
+/// The prices of a best-effort tenant's waiting requests, in nano-units (billionths of a cost
+/// unit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// The price of all waiting requests of the tenant.
@@ -56,7 +57,8 @@ pub(crate) struct Demand {
     pub(crate) first: i64,
 }
 
-/// The requests of a tenant that could go the short way.
+/// The waiting requests of an idle tenant that could be submitted at once, without a turn in the
+/// scheduler's rounds (the "short way").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     /// The price and the number of the submitted requests.
@@ -171,9 +173,9 @@ impl Ledger {
         self.release(tenant, round);
     }
 
-    /// Keeps a latency-critical tenant without demand until its balance is full, and returns that
-    /// time in nanoseconds. Returns `None` if the tenant is released: another worker serves it, or
-    /// it has donated, and the pool continues to donate for it.
+    /// Keeps serving a latency-critical tenant without demand until its balance is full, and
+    /// returns the time until then in nanoseconds. Returns `None` if the tenant is released:
+    /// another worker serves it, or it has donated, and the pool continues to donate for it.
     pub(crate) fn rest(
         &mut self,
         tenant: u32,
@@ -409,9 +411,9 @@ impl Ledger {
         self.totals.taxed += i128::from(cost);
     }
 
-    /// Spends the rate of a tenant that no worker holds, if its requests may go the short way by
-    /// the table in docs/explanation/scheduler.md. The bucket has `spare` nano-units left. Returns
-    /// `false` if the requests may not go.
+    /// Spends the rate of a tenant that no worker holds, if its requests may be submitted at once
+    /// (the "short way" in docs/explanation/scheduler.md). The bucket has `spare` nano-units left.
+    /// Returns `false` if the requests may not go.
     #[inline(always)]
     pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {
         let cell = self.shared.tenant(tenant);
@@ -440,7 +442,7 @@ impl Ledger {
         goes
     }
 
-    /// Charges the bucket for the requests that go the short way in a round.
+    /// Charges the bucket for the requests of idle tenants that were submitted at once in a round.
     pub(crate) fn charge(&mut self, units: u64) {
         let cost = nano(units);
         self.shared.bucket.charge(cost);
@@ -504,8 +506,8 @@ impl Ledger {
     }
 
     /// Closes a round (lines 22 and 23). Tokens in the bucket expire when every worker has had a
-    /// round. A worker without demand leaves the round set, so that others do not wait for it while
-    /// it sleeps.
+    /// round. A worker without demand leaves the set of workers in rounds, so that the other
+    /// workers do not wait for it while it sleeps.
     pub(crate) fn close_round(&mut self, round: &Round, leaves: bool) {
         let Submitted { units, reads, writes, tax } = round.submitted();
         self.tax(nano(tax));

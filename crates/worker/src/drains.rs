@@ -22,7 +22,7 @@ enum Which {
     All,
     /// The connections that came by this listener.
     By(ListenerId),
-    /// This connection only.
+    /// A single connection.
     One(ConnId),
 }
 

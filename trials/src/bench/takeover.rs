@@ -84,7 +84,8 @@ impl Crowd {
         }
     }
 
-    /// Returns the number of connections that carry the load: an admin queue does not.
+    /// Returns the number of connections that carry load; the connection of an admin queue does
+    /// not.
     fn carriers(self) -> usize {
         match self {
             Crowd::Nvme { controllers, queues } => controllers * queues,
@@ -165,23 +166,23 @@ struct Round {
     wrong: u64,
 }
 
-/// The times of a round, in seconds.
+/// The durations of a measured round, in seconds.
 #[derive(Clone, Copy)]
 struct Pace {
     /// The seconds of load before it is measured.
     warmup: u64,
     /// The seconds of measured load after the warm-up.
     seconds: u64,
-    /// The seconds from the start of the load to the start of the new process. With `None`, that
-    /// starts once the load is under way, and the load ends once it is under way there.
+    /// The seconds from the start of the load to the start of the new process. With `None`, the new
+    /// process starts once the load is under way, and the load ends once it is under way at the new
+    /// process.
     upgrade: Option<u64>,
 }
 
-/// The times of a round that measures.
+/// The durations of a round whose load is measured.
 const STEADY: Pace = Pace { warmup: 2, seconds: 8, upgrade: Some(5) };
 
-/// The times of a round that only passes or fails, however long it takes. Its load ends behind the
-/// take-over.
+/// The durations of a round that only passes or fails. Its load ends after the take-over.
 const SHORT: Pace = Pace { warmup: 0, seconds: 600, upgrade: None };
 
 /// The number of messages that a server has from each connection of a load that is under way.
@@ -196,7 +197,7 @@ impl Round {
         self.is_whole() && in_time
     }
 
-    /// Returns `true` if all connections moved and no client noticed, however long that took.
+    /// Returns `true` if all connections moved and no client lost one, whatever the duration.
     fn is_whole(&self) -> bool {
         // The load's first, short connection may still be open, and is moved like the others.
         let moved = self.connections >= self.crowd.connections() as f64 && self.left == 0.0;
@@ -227,8 +228,8 @@ pub(super) fn over_packets(
     Ok(Redialled { longest_ms, requests, wrong })
 }
 
-/// Runs one take-over under a load that verifies, and fails unless all connections moved unseen.
-/// The duration is not checked.
+/// Runs one take-over under a load that verifies its data, and fails unless all connections moved
+/// without the clients' notice. The duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
     let round = measure_in(folder, 1, SHORT, crowd, program, None)?;
     let text = table(std::slice::from_ref(&round));

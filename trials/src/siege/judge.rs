@@ -1,7 +1,8 @@
-//! The judgement of a row: what the reads of the neighbours say about the attack.
+//! The verdict on an attack: compares the read latencies of neighbouring tenants with their bounds.
 //!
-//! A bound that is broken is looked at again without what the machine took from each read. What is
-//! met only then is marked, and what the machine took is part of the table.
+//! A bound that is exceeded is checked again after subtracting the time that the machine took from
+//! each read (steal time and other processes). A bound that is only met after the subtraction is
+//! marked so in the table, which also states the time subtracted.
 
 use std::time::{Duration, Instant};
 
@@ -11,35 +12,36 @@ use super::probe::Read;
 /// The longest time that a read of a neighbour may take.
 const READ_MAX: Duration = Duration::from_millis(100);
 
-/// The most that an attack may add to the p95 of a neighbour without a promise, as a factor.
+/// The maximum factor by which an attack may raise the p95 latency of a neighbour without a
+/// promise.
 const SLOWER_MAX: f64 = 1.1;
 
-/// The latency that is promised, and the share of the reads that it is promised for.
+/// The promised latency, and the share of reads that must meet it.
 const PROMISED: Duration = Duration::from_millis(20);
 const PROMISED_SHARE: f64 = 0.95;
 
 /// The share of windows in which the promise has to be kept.
 const KEPT_MIN: f64 = 0.999;
 
-/// The number of broken windows whose times are told.
+/// The number of broken windows whose times are reported.
 const TIMES_TOLD: usize = 12;
 
 /// The length of a window for which the promise is judged: 60 reads at the load's rate.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// The largest share of the attack's time that the machine may have taken, for a p95 without it to
-/// be believed.
+/// The largest share of the attack's time that the machine may have taken for a corrected p95 to be
+/// valid.
 const TAKEN_MAX: f64 = 0.2;
 
-/// The neighbours with a bound for the p95: those without a promise.
+/// The indices of the neighbours whose p95 has a bound: those without a promise.
 const BEST_EFFORT: [usize; 2] = [1, 2];
 
-/// The times of a row: what comes before the first and after the last is left out.
+/// The phases of a measurement. Reads before the first and after the last time are ignored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phases {
     pub(super) begins: Instant,
     pub(super) attack_begins: Instant,
-    /// The time at which the attack is over, and so is what it left behind.
+    /// The end of the attack and of its after-effects.
     pub(super) attack_over: Instant,
     pub(super) ends: Instant,
 }
@@ -55,42 +57,42 @@ impl Phases {
     }
 }
 
-/// A figure as it was measured, and without what the machine took.
+/// A figure as measured, and after subtracting the time that the machine took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair<T> {
     pub(super) raw: T,
     pub(super) net: T,
 }
 
-/// The figures of a neighbour.
+/// The read latencies of one neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Side {
     /// The longest read during the attack.
     pub(super) longest: Pair<Duration>,
     pub(super) p95_with: Pair<Duration>,
     pub(super) p95_without: Pair<Duration>,
-    /// The longest read while nobody attacked.
+    /// The longest read outside the attack.
     pub(super) longest_without: Pair<Duration>,
 }
 
-/// The figures of a row.
+/// The latencies and promise windows of one attack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) sides: Vec<Side>,
-    /// The windows of the promise during the attack, and while nobody attacked.
+    /// The promise windows during the attack; `windows_without` has those outside it.
     pub(super) windows: Windows,
     pub(super) windows_without: Windows,
     /// The share of the attack's time that the machine took from the worker that lost most.
     pub(super) taken: f64,
 }
 
-/// A number of windows of the promise, and of those in which it was kept.
+/// The number of windows for which the promise was judged, and the number in which it was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Windows {
     pub(super) all: u64,
     pub(super) kept: Pair<u64>,
-    /// The times since the first window's begin at which windows began in which the promise was
-    /// broken, without what the machine took.
+    /// The start times of the windows in which the promise was broken after subtracting the
+    /// machine's time, from the start of the first window on.
     pub(super) broken_at: Vec<Duration>,
 }
 
@@ -108,19 +110,20 @@ impl Windows {
     }
 }
 
-/// The outcome of a row.
+/// The outcome of an attack for its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Met,
-    /// Met without what the machine took: the bounds that were not met as measured.
+    /// All bounds are met, but those listed only after subtracting the machine's time.
     MetWithout(Vec<String>),
-    /// The machine took too much to tell, or breaks the bound while nobody attacks.
+    /// The listed bounds cannot be judged: the machine took too much time, or the bound is exceeded
+    /// without an attack too.
     Undecided(Vec<String>),
     Broken(Vec<String>),
 }
 
 impl Figures {
-    /// Computes the figures of a row from the reads of all its phases.
+    /// Computes the figures of an attack from the reads of all phases.
     pub(super) fn new(reads: &Reads, phases: &Phases, taken: f64) -> Figures {
         let side = |reads: &Vec<Read>| Side {
             longest: pair(reads, |read| phases.is_attack(read), longest),
@@ -136,7 +139,7 @@ impl Figures {
         Figures { sides, windows, windows_without: before.and(&after), taken }
     }
 
-    /// Judges the figures. `names` are those of the sides.
+    /// Judges the figures. `names` are the names of the neighbours.
     pub(super) fn verdict(&self, names: &[&str]) -> Verdict {
         let (mut broken, mut excused, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
         for (side, name) in self.sides.iter().zip(names) {
@@ -189,7 +192,7 @@ impl Figures {
 }
 
 impl Side {
-    /// Returns how many times its quiet p95 the p95 during the attack is.
+    /// Returns the ratio of the p95 latency during the attack to that outside it.
     pub(super) fn slower(&self) -> Pair<f64> {
         let ratio = |with: Duration, without: Duration| with.as_secs_f64() / without.as_secs_f64();
         Pair {

@@ -51,7 +51,7 @@ impl Answers {
 pub(super) struct Answer {
     of: Arc<Answers>,
     is_open: AtomicBool,
-    /// `true` if the answer is known, and will be sent with the next flush.
+    /// `true` if the answer is complete and will be sent with the next flush.
     is_known: AtomicBool,
 }
 

@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// The multiples that direct I/O needs, in bytes; both are powers of two.
+/// The alignments that direct I/O needs, in bytes; both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// Multiple for the buffer's address.
+    /// The alignment of the buffer's address.
     pub(super) memory: usize,
-    /// Multiple for the file offset and the length.
+    /// The alignment of the file offset and of the length.
     pub(super) offset: usize,
 }
 
@@ -35,8 +35,8 @@ pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
     }
 }
 
-/// Returns whether a direct read of `bytes` bytes works at an offset and an address that are
-/// multiples of `bytes`, but of nothing larger.
+/// Returns `true` if a direct read of `bytes` bytes works at an offset and an address aligned to
+/// `bytes`, but to nothing larger.
 fn reads(file: &OwnedFd, bytes: usize) -> bool {
     let mut memory = vec![0_u8; 4 * bytes];
     // The first multiple of `bytes` that is no multiple of twice that.

@@ -1,9 +1,9 @@
-//! Packets over a socket on the worker's ring: of UDP (docs/adr/0035-udp.md), or of an Ethernet card
-//! (docs/adr/0046-raw-ethernet.md).
+//! Packets over a socket on the worker's ring: of UDP (docs/adr/0035-udp.md), or of an Ethernet
+//! card (docs/adr/0046-raw-ethernet.md).
 //!
-//! A multishot receive fills provided buffers. Over UDP, packets of one size that arrive together are
-//! one completion (`UDP_GRO`), and a run of packets to one station is one send (`UDP_SEGMENT`). Over
-//! Ethernet, each packet is a frame, and each frame a completion and a send.
+//! A multishot receive fills provided buffers. Over UDP, packets of one size that arrive together
+//! are one completion (`UDP_GRO`), and a run of packets to one address is one send (`UDP_SEGMENT`).
+//! Over Ethernet, each packet is a frame, and each frame a completion and a send.
 
 // UNSAFETY: entries point into blocks that stay until their completion.
 #![allow(unsafe_code)]
@@ -52,7 +52,7 @@ const CANCEL: u64 = u32::MAX as u64;
 pub(crate) struct LaneSizes {
     /// Buffers that the kernel receives into; a power of two.
     pub landings: usize,
-    /// Buffers into which packets are copied that came together with others.
+    /// Buffers that receive copies of packets which arrived together in one receive buffer.
     pub spares: usize,
     /// Maximum number of sends in flight.
     pub blocks: usize,
@@ -67,12 +67,12 @@ enum Receive {
     Idle,
     /// The receive is in flight. Its last completion ends the state.
     Armed,
-    /// Nothing is received any more: the kernel does not support this kind of receive, or another
+    /// No packet is received any more: the kernel does not support multishot receives, or another
     /// process receives.
     Over,
 }
 
-/// A lane over a socket.
+/// A lane (a path for packets) over a UDP or Ethernet socket.
 pub(crate) struct SocketLane {
     ring: Ring,
     /// The owner of the lane's completions.
@@ -89,9 +89,9 @@ pub(crate) struct SocketLane {
     spares: Vec<Buf>,
     /// The mapping of the spares.
     span: Option<Span>,
-    /// `true` if the kernel can cut runs apart.
+    /// `true` if the kernel can split a run into packets (`UDP_SEGMENT`).
     cuts: bool,
-    /// The run to which packets are added.
+    /// The run that collects further packets before it is sent.
     open: Option<Box<Block>>,
     #[allow(clippy::vec_box, reason = "the kernel reads the blocks where they are")]
     free: Vec<Box<Block>>,
@@ -101,7 +101,7 @@ pub(crate) struct SocketLane {
 }
 
 impl SocketLane {
-    /// Returns lane `number` of a ring, over a bound socket or a connected one.
+    /// Creates lane `number` of a ring, over a bound or connected socket.
     ///
     /// # Errors
     /// Fails if memory does not suffice, or the kernel is too old.
@@ -181,7 +181,7 @@ impl SocketLane {
         unsafe { self.ring.push(self.owner, RECEIVE, entry) };
     }
 
-    /// Stops receiving: from now on, packets are for another process with the same socket.
+    /// Stops receiving, since packets are now for another process with the same socket.
     pub(crate) fn cease(&mut self) {
         if std::mem::replace(&mut self.receive, Receive::Over) == Receive::Armed {
             let receive = types::CancelBuilder::user_data(self.owner.bits() | RECEIVE);
@@ -191,7 +191,8 @@ impl SocketLane {
         }
     }
 
-    /// Processes a completion of the receive. Returns the error of an absent peer.
+    /// Processes a completion of the receive. Returns the error number if the network reported that
+    /// the peer is absent.
     fn received(
         &mut self,
         event: RingEvent,
@@ -369,9 +370,9 @@ impl Drop for SocketLane {
     }
 }
 
-/// Returns the sender of a payload, by the socket address that the kernel wrote (`name`), and the
-/// number of bytes before the packet. Returns `None` for a group's address, and if the address or
-/// the frame's ports are cut short.
+/// Returns the sender's address and the offset of the packet in `payload`. `name` is the socket
+/// address that the kernel wrote. Returns `None` for a multicast sender, or if the address or the
+/// frame's port numbers are truncated.
 fn station(name: &[u8], payload: &[u8]) -> Option<(Station, usize)> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     if i32::from(family) != libc::AF_PACKET {
@@ -383,7 +384,7 @@ fn station(name: &[u8], payload: &[u8]) -> Option<(Station, usize)> {
     is_of_one.then_some((Station::Ethernet { mac, port: ether::sender(payload)? }, PORTS))
 }
 
-/// Returns the address of the Internet protocol that the kernel wrote.
+/// Parses the IPv4 or IPv6 socket address that the kernel wrote.
 fn address(name: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
@@ -399,10 +400,10 @@ fn address(name: &[u8]) -> Option<SocketAddr> {
     Some((ip, port).into())
 }
 
-/// The longest wait of a packet at this end that is believed: the time of day may have jumped.
+/// The longest time in the socket that is credible: the wall clock may have jumped.
 const WAITED_MAX: Duration = Duration::from_secs(1);
 
-/// The bytes of a control message before its data, and the multiple at which the next one begins.
+/// The bytes of a control message's header, and the alignment of the next control message.
 const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
 const CONTROL_ALIGN: usize = size_of::<usize>();
 

@@ -81,7 +81,8 @@ fn play(server: Side, client: Side) -> [Ended; 2] {
     play_over([Ok(server), Ok(Handshake::new(there.into(), client, Before::Nothing))], || {})
 }
 
-/// Returns the states of both ends after a handshake that ends well, and what the server heard.
+/// Returns the states of both ends after a successful handshake, and checks that the server
+/// received the client's identity.
 fn pair(server: &ServerTls, identity: &[u8], number: u8) -> (Secured, Secured) {
     let [server, client] = play(server.side().unwrap(), client(identity, number));
     let (_, server, opening) = server.unwrap().finish().unwrap();

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The reason that a query failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// This machine cannot send the query.
+    /// The query could not be sent, by an error of the local system.
     Local(io::Error),
     /// The server did not answer, for this reason.
     Unanswered(Loss),

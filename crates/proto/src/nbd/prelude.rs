@@ -51,7 +51,7 @@ enum ServerStage {
     Flags,
     /// The head of an option.
     Option,
-    /// This many bytes of the data of an option, which are skipped.
+    /// The data of an option, to be skipped; the second value is the number of bytes left.
     Data(OptionKind, usize),
 }
 

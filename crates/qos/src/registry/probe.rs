@@ -1,5 +1,5 @@
-//! The measurements of a device: for the online correction, the bound of the depth, the drift, and
-//! an outside reader of the delays.
+//! The measurements of a device for the online correction, the limit of its queue depth, the
+//! detection of drift, and an outside reader of the delays.
 //!
 //! This module deliberately leaves out the use of the results (`registry.rs`).
 
@@ -16,7 +16,7 @@ use crate::device_model::DeviceModel;
 use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, Sight};
 use crate::waits::Waits;
 
-/// The measurements for the correction and for the bound of the depth.
+/// The measurements for the online correction and for the limit of the queue depth.
 #[derive(Debug)]
 struct Measurement {
     correction: Option<Correction>,
@@ -30,7 +30,8 @@ struct Measurement {
 struct Watch {
     judge: DriftWatch,
     seen: Seen,
-    /// The beginning of the open window; `None` between windows. The next one opens at `next_at`.
+    /// The start of the current measurement window; `None` between windows. The next one opens at
+    /// `next_at`.
     open_since: Option<Instant>,
     next_at: Instant,
     /// The longest wait of a worker in each reading of the current window, added up.
@@ -45,7 +46,8 @@ pub(super) struct View<'a> {
     /// The corrected prices.
     pub(super) cost: &'a CostModel,
     pub(super) adjustment: Adjustment,
-    /// Units a second that the device makes, after the correction, at the strictest promise.
+    /// Units of work a second that the device sustains at the strictest promised latency, after the
+    /// correction.
     pub(super) rate: u64,
     /// The promise whose latency sets the device's rate; `None` without promises.
     pub(super) strictest: Option<Claim>,
@@ -65,7 +67,7 @@ pub(super) struct Observation {
 pub(super) struct Probe {
     measurement: Option<Measurement>,
     watch: Option<Watch>,
-    /// `true` while a recalibration reads the delays.
+    /// `true` while a recalibration reads the recorded delays.
     is_read: bool,
     /// The workers' waits for processors.
     waits: Waits,

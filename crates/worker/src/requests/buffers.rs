@@ -9,9 +9,9 @@ use super::quota::{CLASSES_MAX, Quotas, Reserve, SHARE};
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub(super) pool: BufPool,
-    /// A spare buffer of the largest size, for the first request of a scheduler that finds no
-    /// other: the other buffers may all be with writes behind that request. A buffer that is
-    /// returned refills the spare.
+    /// A spare buffer of the largest size, for the first request in a scheduler's order if no other
+    /// buffer is free: writes queued behind that request may hold all other buffers. The next
+    /// buffer of its size that is returned refills the spare.
     pub(super) spare: Option<Buf>,
     pub(super) reserve: Reserve,
     /// For each size class of buffers, the number of free buffers above which no tenant can exceed
@@ -37,9 +37,10 @@ impl Buffers {
         Buffers { pool, spare, reserve, plenty, reads: Vec::new() }
     }
 
-    /// Takes a buffer for the data of a tenant's read, unless the tenant has more than its part. A
-    /// tenant's first read may have any buffer, except the last one if the tenant has payloads. The
-    /// spare is only for the `first` request in a device's order.
+    /// Takes a buffer for the data of a tenant's read. Returns `None` if no buffer is free, or the
+    /// tenant already holds its share of them. A tenant without reads may take any free buffer but
+    /// the last, and the last too if the tenant has no write payloads. The spare buffer is only for
+    /// the `first` request in the device's order.
     #[inline]
     pub(crate) fn take_for_read(
         &mut self,
@@ -62,7 +63,7 @@ impl Buffers {
         Some(buf)
     }
 
-    /// Takes a buffer for a read if the tenant's part allows it, by the counts of its reads.
+    /// Takes a buffer for a read while buffers are scarce, if the tenant's share allows it.
     #[inline(never)]
     fn take_scarce(
         &mut self,

@@ -1,4 +1,4 @@
-//! The judgement of a row: ratios of medians, and whether they meet their targets.
+//! The comparison of measured sides: ratios of medians, and whether they meet their targets.
 
 /// The largest share of the time that other work may take from the server or the client, for a
 /// figure to count.
@@ -11,12 +11,12 @@ pub(super) enum Bound {
     AtMost(f64),
 }
 
-/// The figures of one side of a row, one for each round.
+/// The figures of one compared side, one for each round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
     pub(super) name: String,
     pub(super) values: Vec<f64>,
-    /// The share of each round that other work took.
+    /// The share of processor time that other processes took, by round.
     pub(super) taken: Vec<f64>,
     /// The reason why the side has fewer rounds than others.
     pub(super) obstacle: Option<String>,
@@ -27,7 +27,8 @@ pub(super) struct Side {
 pub(super) enum Verdict {
     Met,
     Missed,
-    /// The machine took too much time, or a side could not be measured: the reason.
+    /// The result is not valid, for the given reason: the machine took too much time, or a side
+    /// could not be measured.
     NotDecided(String),
 }
 
@@ -41,14 +42,14 @@ pub(super) struct Judged {
     pub(super) verdict: Verdict,
 }
 
-/// The results of a measured row.
+/// The results of one comparison.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) name: &'static str,
     pub(super) about: String,
     /// The name of the compared quantity, with its unit.
     pub(super) unit: &'static str,
-    /// The sides. Ratios are to the first one.
+    /// The compared sides. Ratios are to the first one.
     pub(super) sides: Vec<Side>,
     pub(super) judged: Vec<Judged>,
 }
@@ -68,8 +69,8 @@ impl Side {
         Side { name, ..Side::default() }
     }
 
-    /// Adds the result of a round: a figure and the share that other work took, or the reason why
-    /// there is none.
+    /// Adds the result of a round: a figure and the share of time that other processes took, or the
+    /// error of a failed round.
     pub(super) fn add(&mut self, result: Result<(f64, f64), String>) {
         match result {
             Ok((value, taken)) => {
@@ -88,12 +89,13 @@ impl Side {
         median(&self.values)
     }
 
-    /// Returns the share that other work took in the middle one of the rounds.
+    /// Returns the median share of time that other processes took.
     pub(super) fn taken(&self) -> f64 {
         median(&self.taken).unwrap_or(0.0)
     }
 
-    /// Returns the reason why a figure of the side decides nothing; `None` if it does.
+    /// Returns the reason why the side's figures are not valid (a failed round, a busy machine, no
+    /// figure); `None` if they are valid.
     pub(super) fn doubt(&self) -> Option<String> {
         match (&self.obstacle, self.taken()) {
             // Also where other rounds went well: a round that fails is what a row may look for.
@@ -119,7 +121,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Judges the ratio of the medians of two sides.
+/// Judges the ratio of the medians of two sides against a bound.
 pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
     let ratio = match (ours.median(), theirs.median()) {
         (Some(ours), Some(theirs)) if theirs > 0.0 => Some(ours / theirs),
@@ -129,8 +131,8 @@ pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
     verdict(what, bound, ratio, result, &[ours, theirs])
 }
 
-/// Judges the median of the ratios of two sides in each round. Nothing is decided where the ratios of
-/// the rounds vary so much that the median may as well be beyond the bound.
+/// Judges the median of the ratios of two sides in each round. The outcome is
+/// [`Verdict::NotDecided`] if the ratios vary so much that the true median may be beyond the bound.
 pub(super) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
     let is_whole = ours.values.len() == theirs.values.len();
     let pairs = ours.values.iter().zip(&theirs.values).filter(|_| is_whole);
@@ -150,7 +152,7 @@ pub(super) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
 }
 
 /// Returns the standard error of a median, from the median of the distances to it. With one value
-/// there is none to tell, so everything is possible.
+/// the error is unknown and counts as infinite.
 fn error_of_median(values: &[f64], middle: f64) -> f64 {
     // For a normal distribution, the standard deviation is 1.4826 times the median distance, and the
     // standard error of a median 1.2533 times that of a mean.

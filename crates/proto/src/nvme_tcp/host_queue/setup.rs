@@ -56,7 +56,7 @@ pub(super) struct Ask {
 /// The step that follows a completion.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// This command is to be sent.
+    /// A further command is to be sent.
     Ask(Box<Ask>),
     /// The queue is set up.
     Up,
