@@ -78,8 +78,8 @@ pub(crate) enum End {
     Stopped,
     /// Somebody asks the process to end.
     Asked,
-    /// The kernel has cancelled some commands of a queue: the device is being stopped, or requests
-    /// will come that nobody is asked to serve.
+    /// The kernel has cancelled some commands of a queue: the device is being stopped, or further
+    /// requests would find no command to deliver them.
     Cut,
 }
 

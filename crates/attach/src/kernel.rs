@@ -22,8 +22,8 @@ pub(crate) struct KernelQueue {
 }
 
 impl KernelQueue {
-    /// Returns a queue with `depth` requests. It tells `sender` if the driver cancels some of its
-    /// commands.
+    /// Creates a queue with `depth` requests. The queue notifies `sender` if the driver cancels
+    /// some of its commands.
     pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<Told>) -> KernelQueue {
         KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)), cut: Some(sender) }
     }

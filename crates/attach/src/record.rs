@@ -1,5 +1,5 @@
-//! The records of attached devices: what a successor has to know that takes a device over, kept in a
-//! folder that does not outlive the kernel.
+//! The records of attached devices: the state that a successor process needs to take a device over,
+//! kept in a folder that does not outlive the kernel.
 //!
 //! The folder is not below `/run/nearflash`, which ends with the server of this machine.
 
@@ -40,8 +40,9 @@ pub(crate) struct Record {
     pub(crate) device: u32,
     /// The identifier of the process that serves the device, or was the last to do so.
     pub(crate) process: u32,
-    /// The identity of the first queue at the server, in hexadecimal digits; those of the others
-    /// follow. Whoever has it may repeat what was in flight.
+    /// The client identity of the first queue at the server, in hexadecimal digits; the identities
+    /// of the other queues follow from it. The identity is secret: any holder may repeat requests
+    /// in flight.
     pub(crate) client: String,
     /// The storage epoch of the server when no loss of changes was left to be reported; `None` if
     /// the server has given none.
@@ -102,8 +103,8 @@ pub(crate) fn lasting(url: &str) -> String {
     if text.parse::<Address>().is_ok_and(|again| again == address) { text } else { url.to_owned() }
 }
 
-/// Returns what identifies the server in its URL. Of packets, the first station alone: the window,
-/// further cards and the key may change while the volume stays.
+/// Returns the part of a URL that identifies the server. For packets that is the first address
+/// alone: the window, further cards and the key may change while the volume stays.
 fn identity(url: &str) -> String {
     match url.parse::<Address>().map(|address| address.place) {
         Ok(ServerEndpoint::Packets(hosts)) => format!("udp {}", hosts.lanes[0]),

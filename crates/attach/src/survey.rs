@@ -1,4 +1,5 @@
-//! The server: where it is, how a queue connects to it, and what it says of the namespace.
+//! The look-up of a server: its address, the way in which a queue connects, and the namespace's
+//! properties.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -28,7 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Looks the server of a volume up.
+    /// Resolves the server of a volume.
     ///
     /// # Errors
     /// Says what is wrong with the address, or with the file of the token or of the key.

@@ -10,8 +10,8 @@ use contract::Status;
 /// change one volume share it, since a flush of one of them covers the changes of all.
 ///
 /// A server gives its *storage epoch* in the answer to a hello. A change that was acknowledged and
-/// not flushed is lost with its epoch. The next flush then ends as [`Status::WritesLost`], once, and
-/// the flushes after it cover what was changed since.
+/// not flushed is lost with its epoch. The next flush then ends as [`Status::WritesLost`], once,
+/// and later flushes cover the changes since then.
 #[derive(Debug, Default)]
 pub struct Durability {
     ledger: Mutex<Ledger>,

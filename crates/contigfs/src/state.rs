@@ -1,5 +1,5 @@
-//! The parts of a file system, and what keeps them together: which pages a change dirties, and what
-//! becomes of an inode that nobody needs any more.
+//! The parts of a file system, and the rules that keep them consistent: the pages that a change
+//! dirties, and the fate of an inode without users.
 //!
 //! A file is taken apart in two commits. With the first, its inode has no name. Then its data is
 //! discarded. With the second, its inode and its place are free; it waits until a commit is taken
@@ -262,7 +262,7 @@ impl State {
         cleared.into_iter().for_each(|page| self.dirty_pool(page, true));
     }
 
-    /// Returns an inode that somebody can still reach.
+    /// Returns an inode that is linked or still in use.
     ///
     /// # Errors
     /// [`Errno::STALE`] if there is none.
@@ -370,7 +370,8 @@ impl State {
         }
     }
 
-    /// Takes the flag from a file that nobody writes. Its data beyond the size are discarded.
+    /// Clears the extending flag of a file without writers. Data beyond the file's size is
+    /// discarded.
     pub(crate) fn settle(&mut self, ino: Ino) {
         let busy = self.holds.get(&ino).is_some_and(|hold| hold.writers > 0 || hold.writes > 0);
         if !busy && !self.moves.contains_key(&ino) && self.table.get(ino).is_some() {

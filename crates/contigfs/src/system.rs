@@ -75,7 +75,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Counts one more lookup of an inode: an entry of a directory was told with its attributes.
+    /// Increments the kernel's lookup count of an inode, since a directory entry was returned with
+    /// the inode's attributes.
     ///
     /// # Errors
     /// [`Errno::STALE`] if there is no such inode.
@@ -127,7 +128,7 @@ impl FileSystem {
         data::copied(&mut self.state, ino, left);
     }
 
-    /// Ends a [`Move`](crate::Move). The copy is flushed before a success is told.
+    /// Ends a [`Move`](crate::Move). The caller has flushed the copy before it reports a success.
     ///
     /// # Panics
     /// Panics if no move of the file was asked for.
@@ -183,8 +184,8 @@ impl FileSystem {
         self.state.ledger.has_failed()
     }
 
-    /// Tells the physical space of the volume in pages. Without being told, the file system takes
-    /// all virtual space for physical. Writes under way may still count as free.
+    /// Sets the physical space of the volume in pages. Without a call, the file system assumes that
+    /// all virtual space is physical. Writes under way may still count as free.
     pub fn set_room(&mut self, pages: u64, pages_free: u64) {
         (self.state.room.pages, self.state.room.pages_free) = (pages, pages_free);
     }

@@ -329,8 +329,8 @@ pub enum Operation<'a> {
 pub enum Answer {
     /// The operation succeeded and has no result.
     Done,
-    /// The inode of a name. The caller [forgets](crate::FileSystem::forget) it as often as it was
-    /// told.
+    /// The inode of a name. The caller [forgets](crate::FileSystem::forget) the inode once for each
+    /// time that it was returned.
     Entry(Attributes),
     /// The attributes of an inode.
     Attributes(Attributes),
@@ -410,7 +410,7 @@ pub enum Reply {
 /// The place of bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// The bytes lie in virtual space from `at` on. For a write, the caller tells its
+    /// The bytes lie in virtual space from `at` on. After a write, the caller reports its
     /// [end](crate::FileSystem::wrote).
     At {
         /// First byte, in virtual space.

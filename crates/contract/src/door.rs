@@ -64,17 +64,17 @@ impl<T> Door<T> {
         self.room.try_lock()
     }
 
-    /// Runs `work` on the value behind the door. Returns its result; `None`, without a call of
-    /// `work`, if another thread is inside.
+    /// Runs `work` on the value under the door's lock. Returns its result, or `None` without
+    /// calling `work` if another thread holds the lock.
     #[must_use]
     pub fn try_enter<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut room = self.knock()?;
         Some(work(&mut room))
     }
 
-    /// Runs `work` on the value behind the door and returns its result. If another thread is
-    /// inside, rings the worker's bell and returns `None`: that thread finds the bell [when it has
-    /// left](Door::answer).
+    /// Runs `work` on the value under the door's lock and returns its result. If another thread
+    /// holds the lock, sets the worker's bell and returns `None`: that thread collects the bell
+    /// [after it has left](Door::answer).
     #[must_use]
     pub fn enter_or_ring<R>(&self, worker: u16, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         if let Some(mut room) = self.knock() {
@@ -87,8 +87,8 @@ impl<T> Door<T> {
         Some(work(&mut room))
     }
 
-    /// Runs `work` on the value behind the door, and calls `give_way` as long as another thread is
-    /// inside. For threads that carry no I/O: a worker never calls this method.
+    /// Runs `work` on the value under the door's lock, and calls `give_way` as long as another
+    /// thread holds the lock. For threads that carry no I/O: a worker never calls this method.
     pub fn enter<R>(&self, work: impl FnOnce(&mut T) -> R, mut give_way: impl FnMut()) -> R {
         loop {
             if let Some(mut room) = self.knock() {

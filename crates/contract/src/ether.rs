@@ -1,4 +1,4 @@
-//! Addresses in segments of Ethernet: of cards, and of what listens at cards.
+//! Ethernet addresses: of network cards, and of endpoints that listen at cards.
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
@@ -44,8 +44,8 @@ impl FromStr for Mac {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EtherCard {
     interface: String,
-    /// The card of the server. `None` stands for the interface's own card at a server, and for every
-    /// card that the server tells at a client.
+    /// The MAC address of the server's card. At a server, `None` stands for the interface's own
+    /// card; at a client, for every card that the server announces.
     pub mac: Option<Mac>,
 }
 
@@ -84,12 +84,12 @@ impl fmt::Display for EtherCard {
     }
 }
 
-/// An endpoint in frames of Ethernet: one card of this machine for each of its lanes, and what is
-/// reached by them or listens at them.
+/// An endpoint that is reached by, or listens to, Ethernet frames: one local card for each of its
+/// lanes, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EtherAddress {
     cards: Vec<EtherCard>,
-    /// The server's port, by which servers at one card are told apart.
+    /// The server's port, which distinguishes servers at one card.
     pub port: u16,
     /// The way of frames through the kernel; `None` for the best one that is allowed.
     pub via: Option<EtherVia>,

@@ -118,7 +118,7 @@ pub enum Happening {
     KeyDelayed,
     /// An operator's token was wrong.
     AdminTokenFailed,
-    /// A caller with a wrong operator's token was told to come later.
+    /// A caller with a wrong operator token was asked to retry later.
     AdminTokenDelayed,
     /// A record was written to the audit log.
     AuditKept,

@@ -109,7 +109,7 @@ pub struct ParcelRequest {
 pub enum Payload {
     /// The whole payload, possibly empty.
     Whole(Vec<u8>),
-    /// The received part of the payload: the rest is what the connection receives next. Only the
-    /// last request can have such a payload.
+    /// The received part of the payload; the connection receives the rest next. Only the last
+    /// request can have a partial payload.
     Begun(Vec<u8>),
 }

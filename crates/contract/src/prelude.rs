@@ -35,8 +35,8 @@ pub trait Prelude: Send {
     fn wants(&self) -> usize;
 
     /// Takes bytes of the peer, and appends what is to be sent to `answers`. The first call brings
-    /// no bytes, and so may others. Returns the continuation once it is decided; the answers are
-    /// sent before it.
+    /// no bytes, and later calls may bring none. Returns the continuation once it is decided; the
+    /// answers are sent before it.
     ///
     /// # Errors
     /// Says why the connection is to end, once the answers have been sent.

@@ -1,4 +1,4 @@
-//! The promise to a tenant: a latency at a rate, or a share of what such promises leave.
+//! The promise to a tenant: a latency at a rate (an SLO), or a share of the rate that SLOs leave.
 
 use alloc::format;
 use alloc::string::String;
@@ -54,7 +54,7 @@ impl Default for Share {
 pub enum Promise<S = Share> {
     /// A tail latency at a rate.
     LatencyCritical(Slo),
-    /// A share of what other tenants' SLOs leave.
+    /// A share of the rate that other tenants' SLOs leave.
     BestEffort(S),
 }
 

@@ -51,8 +51,8 @@ pub trait Scheduler: Feedback {
         let _unused = (kind, bytes);
     }
 
-    /// Removes a waiting request of any tenant, at no price; `None` if none waits. For a server
-    /// that stops, when nobody waits for the answers any more.
+    /// Removes and returns a waiting request of any tenant without charging for it; `None` if no
+    /// request waits. For a server that stops, whose clients wait for no answer any more.
     fn discard(&mut self) -> Option<Slot>;
 
     /// Removes the waiting requests of `tenant` that have not been paid for and that are `wanted`,

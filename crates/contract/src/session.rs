@@ -368,8 +368,8 @@ impl fmt::Display for Fatal {
 /// The server's end of a protocol on one connection: bytes to events, replies to bytes.
 pub trait Session: Fenced + Movable + Speaks {
     /// Takes the next event from the front of `input`. Returns `None` if all of `input` is
-    /// consumed, or if the session has to wait before it can take more bytes. In that case its
-    /// worker is told when the session can continue.
+    /// consumed, or if the session has to wait before it can take more bytes. In that case the
+    /// worker is notified when the session can continue.
     ///
     /// # Errors
     /// A [`Fatal`] reason to end the connection; the session must not be used again.

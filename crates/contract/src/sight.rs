@@ -103,8 +103,8 @@ impl Sight {
         self.learned.contains(&(number, removed))
     }
 
-    /// Notes that the peer was told which namespace has the number now. If there is no room, the
-    /// oldest note is dropped.
+    /// Records that the peer has learned which namespace has the number now. If there is no room,
+    /// the oldest record is dropped.
     pub fn learn(&mut self, number: NamespaceId, removed: u64) {
         if self.covers(number, removed) {
             return;
@@ -122,7 +122,8 @@ impl Sight {
         Sight { admitted, ..self }
     }
 
-    /// Returns the reused numbers that the peer was told about since the connection opened.
+    /// Returns the reused namespace numbers whose new meaning the peer has learned since the
+    /// connection opened.
     pub fn learned(&self) -> &[(NamespaceId, u64)] {
         &self.learned
     }

@@ -1,5 +1,5 @@
-//! The use of TLS by the connections that clients make, by protocol: what operators look at before
-//! they require it.
+//! Counts of clients' connections with and without TLS, by protocol, for operators who plan to
+//! require TLS.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -138,7 +138,7 @@ pub enum NetEvent {
     },
     /// A [`Streams::receive_into`] has ended: its buffer, with bytes or without. `len` is smaller
     /// than requested if no more bytes had arrived. `len` is zero if the connection was paused, was
-    /// told to be still, or ends.
+    /// asked to stop receiving, or ends.
     Filled {
         /// The connection whose bytes were to be received.
         conn: ConnId,
@@ -379,8 +379,9 @@ pub trait Transport: Streams + Migrate {
     fn stop_listening(&mut self);
 }
 
-/// Connections that change workers (docs/adr/0007-moving-connections.md). A connection is told to
-/// be still, leaves one worker as a [`Ticket`], and is attached to another.
+/// Connections that change workers (docs/adr/0007-moving-connections.md). A connection stops
+/// receiving ([`still`](Migrate::still)), leaves one worker as a [`Ticket`], and is attached to
+/// another.
 pub trait Migrate {
     /// Returns `true` if `conn` can go to the worker `to`. A number of no worker means another
     /// process.
@@ -394,8 +395,8 @@ pub trait Migrate {
     /// [`resume`](Transport::resume) end this state.
     fn still(&mut self, conn: ConnId);
 
-    /// Returns `true` if no further event comes of a connection that was told to be
-    /// [`still`](Migrate::still). Returns `false` also if connections cannot be detached.
+    /// Returns `true` if a connection that was made [`still`](Migrate::still) has no further event.
+    /// Returns `false` also if connections cannot be detached.
     fn is_still(&self, conn: ConnId) -> bool;
 
     /// Takes the socket of a connection out for the worker `to`. The connection must be

@@ -154,7 +154,7 @@ impl DeviceReading {
 /// A part of a worker's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Handling what the network delivered, and starting sends; without the system calls.
+    /// Processing received messages and starting sends, without the system calls.
     Network,
     /// Parsing and admitting requests, writing replies.
     Protocol,

@@ -59,8 +59,8 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// The control plane's end of the workers' mailboxes: answers their requests, tells them of
-/// changes, and closes the measurement windows.
+/// The control plane's end of the workers' mailboxes: answers their requests, sends them changes,
+/// and closes the measurement windows.
 #[derive(Debug)]
 pub struct WorkerController {
     tenants: Tenants,
@@ -203,7 +203,7 @@ impl WorkerController {
     }
 
     /// Does the periodic work: frees the numbers of tenants that have left, ends windows, sends
-    /// notices, ends clients' tenants. Returns `true` if workers are told anything.
+    /// notices, ends clients' tenants. Returns `true` if a message was sent to workers.
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut registry = self.tenants.registry();
         let mut tells: Vec<Tell> = Vec::new();

@@ -94,9 +94,9 @@ pub struct Sizing {
     /// Workers that recently received connections to balance the load, each with the time until
     /// which it gives none away.
     keeping: Vec<(usize, Instant)>,
-    /// The last worker that was told to give connections away but had no suitable ones: its number,
-    /// its number of connections, and the time until which it is not asked again unless that number
-    /// changes.
+    /// The last worker that was asked to give connections away but had no suitable ones: its
+    /// number, its number of connections, and the time until which it is not asked again unless
+    /// that number changes.
     asked: Option<(usize, usize, Instant)>,
 }
 
@@ -158,7 +158,7 @@ impl Sizing {
         step
     }
 
-    /// Records that the worker was not told of the last shift.
+    /// Forgets the last order to give connections away, which was not sent to the worker.
     pub fn forget_shift(&mut self) {
         self.keeping.pop();
         self.asked = None;

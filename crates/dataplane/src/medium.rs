@@ -42,7 +42,7 @@ impl Medium {
         Medium::of(Volume::open(spec)?)
     }
 
-    /// Opens the queue to a volume that serves nobody.
+    /// Opens the queue to a volume that is not exported.
     ///
     /// # Errors
     /// Says what the volume lacks, and what to do. The volume is closed.
@@ -128,7 +128,7 @@ impl Medium {
 }
 
 /// Reads the file system on a device if namespaces are files of it. No worker may have the device
-/// open. Where that fails, the reason is kept for whoever asks for a file.
+/// open. If reading fails, the reason is stored and returned to requests for a file.
 ///
 /// # Errors
 /// There is no memory for a buffer.

@@ -156,7 +156,7 @@ impl Orders {
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Returns true if the workers were told to drain.
+    /// Returns `true` if the workers were ordered to drain.
     pub fn stops(&self) -> bool {
         self.stops.load(Ordering::Acquire)
     }

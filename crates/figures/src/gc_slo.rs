@@ -44,7 +44,7 @@ enum Below {
     Bare,
     /// Flash translation, whose collection a tax on writes pays for.
     Taxed,
-    /// Flash translation, whose collection nobody pays for.
+    /// Flash translation whose garbage collection is not charged to tenants.
     Untaxed,
 }
 

@@ -46,8 +46,8 @@ const SCALES: [u32; 3] = [1, 8, 64];
 /// are fast enough for the device.
 const JUDGED_FROM: u32 = 8;
 
-/// The results of a run, as shares: p95s of A and B of their bound, their rate of what was
-/// promised, used tokens of the device's, and how far C's tokens are above D's.
+/// The results of a run, as ratios: the p95 latencies of A and B to their bounds, their rates to
+/// the promised rates, the tokens used to those of the device, and C's surplus of tokens over D's.
 struct Outcome {
     p95: [f64; 2],
     iops: f64,

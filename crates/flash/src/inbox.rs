@@ -44,8 +44,8 @@ impl Inbox {
     }
 }
 
-/// Asserts what the contract of `Device` promises about a submission to a device of `blocks`
-/// blocks: its range is on the device, and its buffer is large enough.
+/// Asserts the preconditions of `Device` for a submission to a device of `blocks` blocks: its range
+/// is on the device, and its buffer is large enough.
 pub(crate) fn assert_valid(submission: &Submission, blocks: u64) {
     let Submission { slot, command, buf } = submission;
     let fits = command.range().is_none_or(|range| range.fits(blocks));

@@ -98,8 +98,7 @@ impl Load {
     }
 }
 
-/// Runs turns until `requests` requests have ended. This function is what the instruction counter
-/// counts.
+/// Runs turns until `requests` requests have ended. The instruction counter measures this function.
 #[inline(never)]
 fn counted<D: Device>(load: &mut Load, device: &mut D, writes: bool, requests: u64) {
     let mut ended = 0;

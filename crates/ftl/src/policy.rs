@@ -72,8 +72,8 @@ impl Policy {
     }
 
     /// Returns the rule for the choice of victims. While hosts write all pages equally often
-    /// (`even`), the age of a segment tells nothing about its pages, so a rule by age becomes one
-    /// by live pages alone.
+    /// (`even`), the age of a segment does not predict how long its pages live, so a rule by age
+    /// becomes one by live pages alone.
     pub fn victims(self, even: bool) -> Victims {
         match self.victims {
             Victims::AgeBenefit if even => Victims::GreedyWindow { percent: 100 },

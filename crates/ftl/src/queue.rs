@@ -137,9 +137,9 @@ impl<D: Device> Queue<D> {
         self.is_at_rest().then_some(self.volume)
     }
 
-    /// Takes in what the members have ended and begins nothing, neither requests nor work of the
-    /// volume's own. Returns `true` once no member has a command. The volume keeps the commands that
-    /// it has not sent, for the next queue or for its [close](crate::close).
+    /// Processes the members' completions without beginning requests or background work. Returns
+    /// `true` once no member has a command. The volume keeps the commands that it has not sent, for
+    /// the next queue or for its [close](crate::close).
     ///
     /// A queue without requests in flight is [at rest](Queue::is_at_rest) then.
     pub fn quiesce(&mut self, now: Instant) -> bool {
@@ -153,8 +153,8 @@ impl<D: Device> Queue<D> {
         self.sent.is_empty()
     }
 
-    /// Takes in what the members have ended. Appends the ended requests that were at a member as they
-    /// are to `done`. Returns `true` if there was anything.
+    /// Processes the members' completions. Requests that were passed to a member unchanged are
+    /// appended to `done`. Returns `true` if there was a completion.
     fn take_in(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
         let mut landed = core::mem::take(&mut self.done);
         for member in &mut self.members {

@@ -193,8 +193,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Starts what gives a stream room for another request: ends its batch, which garbage
-    /// collection alone may have filled so far, or hurries garbage collection.
+    /// Makes room for another request in a stream: ends the stream's batch, which garbage
+    /// collection alone may have filled so far, or speeds garbage collection up.
     fn end_wait(&mut self, stream: u8, may_open: bool) {
         // That fault shows where batches of moved pages wait for long.
         let closes = !self.store.is_sabotaged(Sabotage::UnpinnedMoves);

@@ -55,7 +55,7 @@ pub fn carve(classes: &[SizeClass]) -> Result<Arena, Error> {
 }
 
 impl Arena {
-    /// Unmaps memory that nobody needs.
+    /// Unmaps memory that is not used any more.
     ///
     /// # Safety
     /// All buffers that were carved are in the arena, and nothing refers to their bytes.

@@ -53,8 +53,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<OwnedFd, Error> {
 }
 
 /// Returns a further socket bound to an address at which sockets of this user already receive
-/// packets. The new socket receives none until the group's program is told to [steer] packets to
-/// it.
+/// packets. The new socket receives none until the group's program is set to [steer] packets to it.
 pub(crate) fn join(address: SocketAddr) -> Result<OwnedFd, Error> {
     let fail = |e| Error::system(format!("cannot receive packets at {address} once more"), e);
     let socket = socket_of(address).map_err(fail)?;
@@ -156,9 +155,9 @@ fn socket_of(address: SocketAddr) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Forbids the kernel and the routers to cut packets into fragments. The kernel also sends what
-/// routers report as too large, as anybody can forge such a report: the core finds by itself what a
-/// path carries.
+/// Forbids the kernel and the routers to fragment packets. The kernel also ignores the path MTU
+/// that routers report, as anybody can forge such a report: the packet protocol measures by itself
+/// how large packets a path carries.
 fn keep_whole(socket: impl AsFd, address: SocketAddr) -> rustix::io::Result<()> {
     if address.is_ipv6() {
         let probe = libc::IPV6_PMTUDISC_PROBE;

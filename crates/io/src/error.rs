@@ -1,4 +1,4 @@
-//! Errors of set-up: each says what failed, on what, and what to do.
+//! Errors of set-up: each message names the failed action, its object, and the remedy.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ impl Error {
         Error { what: what.into(), source: None }
     }
 
-    /// Returns an error of the system for the action `what`.
+    /// Creates an error of the system for the action `what`.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Error { what: what.into(), source: Some(source.into()) }
     }

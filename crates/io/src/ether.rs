@@ -1,4 +1,4 @@
-//! Ethernet cards: what the kernel knows of them, claims of ports, and packet sockets at them
+//! Ethernet cards: their properties in the kernel, claims of ports, and packet sockets at them
 //! (docs/adr/0046-raw-ethernet.md).
 //!
 //! Each packet has four bytes of ours before it in its frame: the ports of receiver and sender, in
@@ -37,8 +37,8 @@ const CLIENT_TRIES: usize = 16;
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Maximum number of repetitions, `PAUSE` apart, of an attempt that fails because of what the kernel
-/// frees with a killed server's ring. On a busy machine that takes seconds.
+/// Maximum number of repetitions, `PAUSE` apart, of an attempt that fails because the kernel has
+/// not yet freed the resources of a killed server's ring. On a busy machine that takes seconds.
 const TRIES_OF_RING: u32 = 200;
 
 /// Maximum number of repetitions, `MEMORY_PAUSE` apart, of an attempt for which the system has no
@@ -74,7 +74,7 @@ pub(crate) struct Card {
     pub(crate) queues: u32,
     /// The card, or its driver, takes the tags of VLANs off frames before a program sees them.
     pub(crate) takes_tags_off: bool,
-    /// The interface is up: somebody wants it to carry frames.
+    /// The interface is enabled (administratively up).
     is_up: bool,
 }
 

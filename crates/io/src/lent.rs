@@ -12,8 +12,8 @@ use contract::Buf;
 /// the lender gets the buffer back and drops it.
 ///
 /// # Safety
-/// From the call to the end of the loan the memory is mapped. It is initialised; a buffer of a write
-/// is changed by nobody, and a buffer of a read is touched by nobody but the borrower.
+/// From the call to the end of the loan the memory is mapped. It is initialised; nothing changes a
+/// buffer of a write, and only the borrower accesses a buffer of a read.
 pub unsafe fn lend(start: NonNull<u8>, len: usize, number: u32) -> Buf {
     // SAFETY: the caller promised that the bytes are there and initialised. The borrower writes only
     // into buffers of reads, which the caller promised to leave alone.

@@ -14,8 +14,8 @@ use rustix::time::{
 use crate::reactor::Bell;
 use crate::{Error, Reactor};
 
-/// A descriptor that tells an event loop when a reactor's thread must run. It is an `epoll(7)`
-/// instance over the reactor and a timer.
+/// A descriptor that is readable when a reactor's thread must run: an `epoll(7)` instance over the
+/// reactor and a timer.
 #[derive(Debug)]
 pub struct Readiness {
     epoll: OwnedFd,

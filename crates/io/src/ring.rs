@@ -173,8 +173,8 @@ impl Ring {
         self.inner.borrow_mut().inboxes[owner.index()].reserve(most);
     }
 
-    /// Has the descriptor's events end each park. While the thread spins, they cost nothing: nobody
-    /// is told of them. There is one such descriptor for each lane.
+    /// Makes events of the descriptor end a park (a blocking wait). While the thread polls without
+    /// blocking, such events cost nothing. There is one descriptor for each lane.
     pub(crate) fn watch(&self, lane: usize, fd: BorrowedFd<'_>) {
         let watch = Watch { fd: fd.as_raw_fd(), is_armed: false };
         self.inner.borrow_mut().watches[lane] = Some(watch);

@@ -25,7 +25,7 @@ pub(crate) enum Ports {
 impl Ports {
     /// Makes an attempt to bind `address`, and makes it again while its port is in use: for about a
     /// second if a process has it, else longer, as the kernel may still free what a killed server
-    /// had. A process of the same user that this one may not look into is not seen.
+    /// had. A process of the same user whose descriptors cannot be read is not detected.
     ///
     /// # Errors
     /// Fails with the error of the last attempt.

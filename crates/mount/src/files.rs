@@ -75,7 +75,8 @@ fn print_files(fs: &FileSystem, print: &dyn Fn(&str)) {
     }
 }
 
-/// Returns the line of a file. As with `ls`, a question mark stands for what a terminal would obey.
+/// Returns the line of a file in a listing. As in `ls`, a question mark replaces each control
+/// character.
 fn line(fs: &FileSystem, ino: Ino, path: &str) -> String {
     let path: String = path.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     match fs.extent_of(ino) {

@@ -58,8 +58,8 @@ fn name(args: &MountArgs) -> String {
     Volume::identity(&args.spec).unwrap_or_else(|| "the volume".to_owned())
 }
 
-/// Returns the absolute path of a folder to mount at. A file system there that nobody serves any more
-/// is taken off.
+/// Returns the absolute path of a folder to mount at. A dead file system there, whose server has
+/// ended, is unmounted.
 fn clear(folder: &Path) -> Result<PathBuf, String> {
     let failed = |error| format!("cannot mount at {}: {error}", folder.display());
     let path = find(folder).map_err(failed)?;
@@ -75,7 +75,8 @@ fn clear(folder: &Path) -> Result<PathBuf, String> {
     clear(folder)
 }
 
-/// Returns the absolute path of a folder, at which a file system may be mounted that nobody serves.
+/// Returns the absolute path of a folder at which a dead file system, whose server has ended, may
+/// be mounted.
 fn find(folder: &Path) -> std::io::Result<PathBuf> {
     match folder.canonicalize() {
         Err(error) if error.raw_os_error() == Some(NOT_CONNECTED) => std::path::absolute(folder),
@@ -83,8 +84,8 @@ fn find(folder: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// Returns `true` if nobody serves the file system that is mounted at the folder. The kernel asks for
-/// the sizes of a file system each time, and keeps all else.
+/// Returns `true` if the server of the file system that is mounted at the folder has ended. The
+/// test asks for the sizes of the file system, which the kernel does not cache.
 fn is_dead(folder: &Path) -> bool {
     rustix::fs::statfs(folder).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
 }
@@ -165,9 +166,9 @@ fn serve(
     }
 }
 
-/// Takes the file system off when a signal asks for the end, while the thread of the caller serves
-/// it. A second signal ends the process. Signals wait until the returned sender tells that the file
-/// system is mounted.
+/// Unmounts the file system on a signal to end, while the thread of the caller serves it. A second
+/// signal ends the process. Signals wait until the returned sender tells that the file system is
+/// mounted.
 fn heed_signals(folder: PathBuf) -> Result<Sender<()>, String> {
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| format!("cannot wait for signals: {error}"))?;

@@ -66,7 +66,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Address`] for an invalid or unknown address, or [`Error::System`]. A server that
-    /// cannot be reached is told as [`Event::Lost`].
+    /// cannot be reached is reported as [`Event::Lost`].
     ///
     /// # Panics
     /// If the options ask for no connection or no request in flight.

@@ -44,7 +44,7 @@ pub enum Refusal {
         /// The percentile of both latencies.
         percentile: Percentile,
     },
-    /// The rates of this SLO and of the present promises exceed what the device makes.
+    /// The rates of the new SLO and of the present promises exceed the device's rate.
     TooMuch(Shortage),
 }
 

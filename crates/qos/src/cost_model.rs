@@ -57,7 +57,8 @@ impl Cost {
     }
 }
 
-/// A measured point of a cost curve: what a request of `bytes` costs in hundredths of one of 4 KiB.
+/// A measured point of a cost curve: the cost of a request of `bytes`, in hundredths of the cost of
+/// a 4 KiB request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePoint {
     /// The size of the request in bytes.

@@ -136,14 +136,14 @@ impl DeviceModel {
     }
 
     /// Returns device B of the paper, of which only the write cost is published (20 tokens, section
-    /// 3.2.1). The rates are ours: what simulated flash of preset `b` serves, rounded.
+    /// 3.2.1). The rates are ours: those of simulated flash of preset `b`, rounded.
     pub fn device_b() -> DeviceModel {
         let points = rows(&[(500, 28, 35), (1_000, 35, 38), (2_000, 42, 43)]);
         preset(2_000, 80, points, 50)
     }
 
     /// Returns device C of the paper, of which only the write cost is published (16 tokens, section
-    /// 3.2.1). The rates are ours: what simulated flash of preset `c` serves, rounded.
+    /// 3.2.1). The rates are ours: those of simulated flash of preset `c`, rounded.
     pub fn device_c() -> DeviceModel {
         let points = rows(&[(500, 39, 48), (1_000, 47, 52), (2_000, 56, 57)]);
         preset(1_600, 80, points, 65)

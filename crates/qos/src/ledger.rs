@@ -226,8 +226,8 @@ impl Ledger {
     }
 
     /// Generates a latency-critical tenant's tokens (lines 5 to 7). For the time that its requests
-    /// waited, up to the longest stall, the tenant gets its full rate; for the rest only what fills
-    /// its balance. What it does not get becomes arrears.
+    /// waited, up to the longest stall, the tenant gets its full rate; for the rest of the time
+    /// only as many tokens as fill its balance. The remainder is recorded as arrears.
     pub(crate) fn earn(&mut self, tenant: u32, rate: u64, demand: i64, round: &Round) {
         let cell = self.shared.tenant(tenant);
         let time = cell.balance.claim_time(round.now());

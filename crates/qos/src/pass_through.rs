@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
 /// A scheduler that submits every request at once, in the order of arrival. Devices without SLOs
-/// get this scheduler, and it is the yardstick for what scheduling costs.
+/// get this scheduler, and it is the baseline for the cost of scheduling.
 #[derive(Debug)]
 pub struct PassThrough {
     queue: VecDeque<Slot>,

@@ -232,7 +232,7 @@ impl Reference {
         given > 0
     }
 
-    /// Serves a best-effort tenant, and returns what it borrowed from the bucket.
+    /// Serves a best-effort tenant, and returns the amount that it borrowed from the bucket.
     fn schedule_best_effort(&mut self, n: usize, submitted: &mut Vec<usize>) -> i64 {
         let mut claimed = 0;
         let t = &mut self.tenants[n];

@@ -323,17 +323,17 @@ impl Registry {
         self.shared.set_failing_fast(on);
     }
 
-    /// Turns arrears on or off: latency-critical tenants get back, at the cost of best effort, what
-    /// they did not use of the last [`STALL_NANOS_MAX`](crate::units::STALL_NANOS_MAX). On by
-    /// default.
+    /// Turns arrears on or off: latency-critical tenants get back, at the cost of best effort, the
+    /// tokens that they did not use in the last [`STALL_NANOS_MAX`](crate::units::STALL_NANOS_MAX).
+    /// On by default.
     pub fn pay_arrears(&mut self, on: bool) {
         self.pays_arrears = on;
         self.bound_loan();
     }
 
-    /// Bounds the loan, whose requests are at the device ahead of time. A twentieth of what the
-    /// device serves within the strictest latency delays no request by more than a twentieth of
-    /// that latency.
+    /// Limits the loan, whose requests are at the device ahead of time. A twentieth of the work
+    /// that the device does within the strictest latency delays no request by more than a twentieth
+    /// of that latency.
     fn bound_loan(&self) {
         let strictest = self.latency_us_min().filter(|_| self.pays_arrears);
         let nanos = strictest.map_or(0, |us| u64::from(us) * 1_000 / 20);

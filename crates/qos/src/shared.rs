@@ -75,7 +75,8 @@ pub struct Shared {
     population: Population,
     /// The corrected [`Prices`]: the write in the low bits, then the read, then the tax.
     prices: AtomicU64,
-    /// The account of the device's chores: taxes come in, and what the chores cost goes out.
+    /// The account of the device's background work (chores): taxes come in, and the cost of chores
+    /// goes out.
     pub(crate) chores: Balance,
     /// Maximum number of requests at the device, over all workers; the largest number for no bound.
     depth: AtomicU32,

@@ -1,5 +1,5 @@
-//! A device with chores and its tenants: who pays for the chores, who waits for them, and what is
-//! promised beside them.
+//! Tests of a device with background work (chores) and its tenants: the payers for the chores, the
+//! tenants that wait for them, and the promises beside them.
 
 use alloc::vec;
 use alloc::vec::Vec;

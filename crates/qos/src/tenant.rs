@@ -240,7 +240,8 @@ impl Tenant {
         self.arrears.take(|tokens| tokens - most);
     }
 
-    /// Adds what an unheld tenant did not use of this rate until `now` to its arrears.
+    /// Adds the tokens of `rate` that a tenant without a worker did not use until `now` to its
+    /// arrears.
     pub(crate) fn remember_until(&self, now: u64, rate: u64) {
         self.remember_idle(now.saturating_sub(self.spent_to.load(Acquire)), rate);
     }
@@ -249,8 +250,8 @@ impl Tenant {
         self.remember(of_a_stall(rate, nanos), rate);
     }
 
-    /// Adds unused tokens of this rate to the arrears, at most what the longest stall would
-    /// generate.
+    /// Adds unused tokens to the arrears, up to the tokens that `rate` generates in the longest
+    /// stall.
     pub(crate) fn remember(&self, tokens: i64, rate: u64) {
         if tokens > 0 {
             self.arrears.fill(tokens, of_a_stall(rate, STALL_NANOS_MAX));

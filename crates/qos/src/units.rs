@@ -48,8 +48,9 @@ pub fn nano(units: u64) -> i64 {
 }
 
 /// Returns the tokens that a latency-critical tenant with this balance gets for `nanos`: the full
-/// rate while the tenant has less than `full`, and above that what [`ROUND_NANOS_MAX`] makes. So a
-/// deficit is repaid however late, and a leap of the clock does not become a burst.
+/// rate while the tenant has less than `full`, and above that at most the tokens of
+/// [`ROUND_NANOS_MAX`]. So a deficit is repaid however late, and a leap of the clock does not
+/// become a burst.
 pub fn credit(balance: i64, full: i64, rate: u64, nanos: u64) -> i64 {
     let missing = full.saturating_sub(balance).max(0);
     generated(rate, nanos).min(missing.saturating_add(generated(rate, ROUND_NANOS_MAX)))

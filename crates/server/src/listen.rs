@@ -39,7 +39,7 @@ pub struct ListenAt {
     /// The name of the tenant of clients for which no access rule names one; `None` for the default
     /// tenant.
     pub tenant: Option<String>,
-    /// The address that discovery tells NVMe hosts; `None` for the address of `endpoint`.
+    /// The address for NVMe hosts in the discovery log; `None` for the address of `endpoint`.
     pub advertised: Option<SocketAddr>,
     /// The permission bits of the file, if the listener is a Unix socket.
     pub mode: u32,
@@ -335,7 +335,7 @@ impl ListenAt {
         }
     }
 
-    /// Returns the use of TLS that discovery tells NVMe hosts.
+    /// Returns the use of TLS that the discovery log states to NVMe hosts.
     pub(crate) fn security(&self) -> Security {
         match self.tls.as_ref().map(|tls| tls.policy) {
             None => Security::None,
@@ -382,7 +382,7 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{url:?}: the host has no address"))
 }
 
-/// Resolves the address that discovery tells NVMe hosts. It must have a port, and must not be
+/// Resolves the address for NVMe hosts in the discovery log. It must have a port, and must not be
 /// unspecified, so that hosts can use it without change.
 fn advertised(host: &str) -> Result<SocketAddr, String> {
     let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());

@@ -494,8 +494,8 @@ impl Recalibrations {
     }
 
     /// Makes the device use a model, which was stored before. The caller holds the models' lock. If
-    /// what was promised meanwhile does not fit into the model, the stored model becomes the one that
-    /// the device keeps.
+    /// the promises that were made meanwhile exceed the model, the stored model becomes the one
+    /// that the device keeps.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,

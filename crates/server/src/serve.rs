@@ -247,7 +247,7 @@ fn take_ends(signals: &Signals) -> Result<(), String> {
 }
 
 /// Announces that this process serves. A process that has taken over also logs that; its service
-/// manager has been told already.
+/// manager has been notified already.
 fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
     match taken_over {
         Some((office, about)) => office.has_taken_over(&about),

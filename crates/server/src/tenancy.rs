@@ -171,8 +171,8 @@ pub(crate) fn register_again<T>(
     })
 }
 
-/// Calls `what` while devices use their configured models in place of the `measured` ones. Returns
-/// `None` if `what` fails with these models, too.
+/// Calls `what` while devices use their configured models in place of their measured models.
+/// Returns `None` if `what` fails with these models, too.
 fn by_configured_models<T>(
     registry: &mut TenantRegistry,
     measured: &[(String, DeviceModel)],

@@ -1,4 +1,5 @@
-//! The model: every request of the good clients, its outcome, and so what a read may return.
+//! The model: every request of the good clients, its outcome, and so the data that a read may
+//! return.
 //!
 //! A read may return a block as some request wrote it, under two conditions. That request must have
 //! been able to write by then. And no request that surely came after it was surely carried out
@@ -10,9 +11,9 @@
 //! acknowledged write that is lost, or overwritten by an older copy of another, shows at the next
 //! read.
 //!
-//! A request of a client without identity can be tied to its connection. Once a server has been told
-//! of that connection's end, no device may begin the request, and what had begun ends; so from then
-//! on it is known what may still be carried out.
+//! A request of a client without identity can be tied to its connection. Once a server has been
+//! told of that connection's end, no device may begin the request, and what had begun ends; so from
+//! then on it is known what may still be carried out.
 //!
 //! A flush that was acknowledged is one that a device has begun since the flush was submitted, and
 //! has carried out. So it covers what was acknowledged before, on whatever connection.

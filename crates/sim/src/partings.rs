@@ -17,12 +17,12 @@ pub(crate) struct Partings {
 }
 
 impl Partings {
-    /// Records that a worker has been told of the connection's end.
+    /// Records that a worker has learned of the connection's end.
     pub(crate) fn notice(&self, near: Near) {
         self.noticed.borrow_mut().insert(near);
     }
 
-    /// Returns `true` if a worker has been told of the connection's end.
+    /// Returns `true` if a worker has learned of the connection's end.
     pub(crate) fn has(&self, near: Near) -> bool {
         self.noticed.borrow().contains(&near)
     }

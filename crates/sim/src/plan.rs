@@ -1,4 +1,5 @@
-//! The choices of a seed: sizes, weather, habits, and the schedule of faults.
+//! The random choices of a seed: sizes, network faults (weather), clients' habits, and the schedule
+//! of other faults.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -40,8 +41,8 @@ pub enum Sabotage {
     /// The neighbours of a siege belong to the attackers' tenant, so nothing is shared out between
     /// them.
     OneTenant,
-    /// The control plane is told that nothing of a tenant is in flight, so numbers are reused too
-    /// early.
+    /// The control plane is falsely informed that nothing of a tenant is in flight, so numbers are
+    /// reused too early.
     EarlyReuse,
     /// The successor of a process that served an attached volume has another identity, so no fence
     /// holds back what its predecessor had sent.

@@ -22,7 +22,7 @@ pub(crate) struct Server {
     /// `true` while every worker drains because the server restarts as a new process.
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
-    /// Decides in which turns another thread is inside the doors of the workers.
+    /// Decides in which turns another thread holds the locks (doors) that the workers share.
     doors: Chance,
     marks: Marks,
 }

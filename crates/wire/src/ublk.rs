@@ -127,8 +127,8 @@ open_number! {
         END_RECOVERY = control(3, 0x11),
         /// Reads the driver's features.
         GET_FEATURES = control(2, 0x13),
-        /// Removes a device without waiting. Its number is free when nobody has the device open any
-        /// more.
+        /// Removes a device without waiting. Its number becomes free once the last process has
+        /// closed the device.
         DELETE_DEVICE_LATER = control(2, 0x14),
         /// Changes the size of a device while it serves.
         UPDATE_SIZE = control(3, 0x15),

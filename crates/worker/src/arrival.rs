@@ -28,9 +28,9 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Adds a connection that came from another worker, and tells that worker whether there was
-    /// room. If another thread uses shared state that the connection needs, keeps the parcel for a
-    /// later turn.
+    /// Adds a connection that came from another worker, and replies to that worker whether there
+    /// was room. If another thread uses shared state that the connection needs, keeps the parcel
+    /// for a later turn.
     pub(crate) fn arrive(&mut self, migration: &mut Migration, parcel: Box<Parcel>) {
         let (from, ticket, paused_at) = (parcel.from, parcel.ticket, parcel.paused_at);
         let front = &mut self.engine.front;

@@ -1,4 +1,4 @@
-//! Drains: connections that are told to end, a bounded number of them in a turn.
+//! Drains: orders to end connections, which reach a bounded number of connections in a turn.
 
 use contract::{ConnId, End, Instant, ListenerId, Session, Stays, Transport};
 
@@ -6,7 +6,7 @@ use crate::connections::{Connection, Connections};
 use crate::frontend::Frontend;
 
 /// Maximum number of simultaneous drains of listeners or of the whole worker. One more drain
-/// replaces the oldest, whose connections have been told.
+/// replaces the oldest, whose connections have been notified.
 const DRAINS_MAX: usize = 16;
 
 /// Maximum number of simultaneous drains of single connections; more are refused.

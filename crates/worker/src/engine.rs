@@ -455,8 +455,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         self.changing = Some(change);
     }
 
-    /// Records that sessions which track namespace removals themselves have been told of all
-    /// removals so far.
+    /// Records that sessions which track namespace removals themselves have learned of all removals
+    /// so far.
     pub(crate) fn follow_removals(&mut self) {
         let conns = &mut self.front.conns;
         for place in 0..conns.places() {

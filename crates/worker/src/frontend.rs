@@ -322,7 +322,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
     }
 
     /// Stops taking requests from a connection, for the reason `cause`, and closes the connection
-    /// when its requests in flight have ended. If the peer is not at fault, the peer is told
+    /// when its requests in flight have ended. If the peer is not at fault, it is notified
     /// beforehand.
     pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
         let is_drained = matches!(cause, End::Drained | End::Ordered);

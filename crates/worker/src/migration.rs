@@ -63,7 +63,7 @@ pub(crate) struct Migration {
 struct Leaving {
     conn: ConnId,
     to: u16,
-    /// `true` if the control plane chose this connection to move, and so is told the outcome.
+    /// `true` if the control plane chose the connection to move, and so receives the outcome.
     is_ordered: bool,
     /// The time at which the present stage began: when the worker stopped asking for the
     /// connection's payloads, or when it stopped receiving from the connection.
@@ -209,7 +209,8 @@ where
     M: Mailbox,
     N: Sessions<P>,
 {
-    /// Begins the departure of a connection. If it stays, the control plane is told at once.
+    /// Begins the departure of a connection. If the connection stays, the control plane is notified
+    /// at once.
     pub(crate) fn order_move(&mut self, migration: &mut Migration, conn: ConnId, to: u16) {
         if let Err(why) = self.begin_move(migration, conn, to, true) {
             self.report_move(conn, Err(why));

@@ -11,7 +11,7 @@ pub(crate) type PlaceInPayload = Option<(Slot, usize)>;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Copies received bytes into their payload's buffer. The last bytes come with `end`: the
-    /// status that tells whether the payload is valid.
+    /// status, which is an error if the payload is invalid.
     pub(crate) fn payload(
         &mut self,
         id: ConnId,

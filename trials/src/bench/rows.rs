@@ -1,5 +1,5 @@
-//! The rows of the table of `cargo xtask bench`: what each compares, its target, and its
-//! measurement.
+//! The rows of the table of `cargo xtask bench`: the comparison, the target, and the measurement of
+//! each.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::process::show;
 use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
 use super::settings::{Client, Settings};
 
-/// A row of the table to measure: its name, and what it compares.
+/// A row of the table to measure: its name, and a description of the comparison.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     kind: Kind,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use xtask::shell;
 
-/// The time limit of a command of apt: about three times what the slowest download should take.
+/// The time limit of an apt command: about three times the duration of the slowest download.
 const LIMIT: Duration = Duration::from_secs(400);
 
 /// The Debian release whose backports have the newest kernels.

@@ -12,7 +12,7 @@ use super::context::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::shell;
 
-/// The time limit of one command: well above what it needs on a busy machine.
+/// The time limit of one command, well above its duration on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The qualified name of the subsystem that the server exports.

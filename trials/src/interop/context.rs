@@ -9,7 +9,7 @@ use super::standby::Standby;
 
 /// The result of a test that did not fail.
 pub(super) enum Verdict {
-    /// The test passed; the text says in one line what it did.
+    /// The test passed; the text describes the checks in one line.
     Passed(String),
     /// The test cannot run here; the text says why.
     Skipped(String),

@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 4;
 /// The time for which it goes on once all of them are at the last server.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
-/// The time limit for its end once it is told to end.
+/// The time limit for the server's end after a request to end.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The fields that the tests read from the output of `nearflash bench --json`.
@@ -156,7 +156,7 @@ impl Running {
         Ok(Running { id, input, output })
     }
 
-    /// Ends the load, and returns what it said. Kills it after a time limit.
+    /// Ends the load, and returns its output. Kills it after a time limit.
     fn end(self) -> Result<Output, String> {
         drop(self.input);
         match self.output.recv_timeout(END_LIMIT) {

@@ -119,8 +119,8 @@ impl Ledger {
         }
     }
 
-    /// Compares the `bytes` that a block holds after a crash with what it may hold, and takes them
-    /// as the block's state from now on.
+    /// Compares the `bytes` that a block holds after a crash with the contents that the ledger
+    /// allows, and records the bytes as the block's new state.
     pub(super) fn settle(&mut self, block: usize, bytes: &[u8]) -> Finding {
         let mut finding = Finding::default();
         let changes = &self.blocks[block];
@@ -149,7 +149,7 @@ impl Ledger {
         finding
     }
 
-    /// Returns `true` if sector `number` of a block holds what `change` left there.
+    /// Returns `true` if sector `number` of a block holds the data that `change` wrote there.
     fn is(&self, change: &Change, block: usize, number: usize, sector: &[u8]) -> bool {
         match change.contents {
             Contents::Zeroes => sector.iter().all(|byte| *byte == 0),

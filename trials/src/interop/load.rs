@@ -1,5 +1,5 @@
 //! A load of concurrent changes of every kind on a volume until the server fails, and the check of
-//! what is left after it.
+//! the volume's contents after it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -76,7 +76,7 @@ pub(super) struct Counts {
     pub(super) unanswered: u64,
 }
 
-/// A request in flight, with what the ledger needs when it is acknowledged.
+/// A request in flight, with the data that the ledger needs when it is acknowledged.
 enum Pending {
     Change { first: usize, count: usize, generation: u32, forced: bool, contents: Contents },
     Flush { mark: u64 },
@@ -244,8 +244,7 @@ impl Load<'_> {
 /// The result of checking a whole volume after a crash.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// The number of sectors that hold something they must not hold; `told` describes the first
-    /// few.
+    /// The number of sectors with wrong contents; `told` describes the first few.
     pub(super) wrong: usize,
     pub(super) told: Vec<String>,
     /// The number of blocks that lost an acknowledged change whose survival was not promised.

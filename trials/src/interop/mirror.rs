@@ -54,8 +54,8 @@ done
 dd if=/usr/bin/fio of=/dev/md0 bs=64k count=16 oflag=direct conv=fsync status=none
 ";
 
-/// A script that reads what [`CHECK`] wrote from the only half that is left. The kernel may first
-/// wait some seconds for the other half.
+/// A script that reads the data written by [`CHECK`] from the remaining half of the mirror. The
+/// kernel may first wait some seconds for the other half.
 const LOOK: &str = "
 set -e
 echo 3 >/proc/sys/vm/drop_caches

@@ -1,5 +1,5 @@
 //! The probes: small reads of the tenants beside the attackers, each with its latency and with the
-//! time that the machine took from it.
+//! time that other work on the machine took from it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Returns the latency without what the machine took.
+    /// Returns the latency less the time that other work on the machine took.
     pub(super) fn net(&self) -> Duration {
         self.took.saturating_sub(self.taken)
     }

@@ -78,7 +78,7 @@ impl Raiders {
         Raiders { thread: Some(std::thread::spawn(body)), ends }
     }
 
-    /// Closes all connections, and returns what came of the attack.
+    /// Closes all connections, and returns the counts of the attack.
     pub(super) fn end(mut self) -> Result<Counts, String> {
         self.ends.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is joined once");
@@ -96,7 +96,7 @@ impl Drop for Raiders {
 struct Place {
     ruse: Ruse,
     socket: Option<OwnedFd>,
-    /// The number of dials, by which an event of an earlier connection is told apart.
+    /// The number of dials, which identifies events of earlier connections.
     dials: u32,
     is_connected: bool,
     connected_at: Instant,
@@ -254,7 +254,7 @@ impl Army {
         Ok(())
     }
 
-    /// Sends what is left of the opening or the sequel. Returns `false` if the connection ended.
+    /// Sends the rest of the ruse's opening or sequel. Returns `false` if the connection ended.
     fn send(&mut self, n: usize) -> io::Result<bool> {
         let place = &mut self.places[n];
         let Some(socket) = &place.socket else { return Ok(true) };
@@ -280,7 +280,7 @@ impl Army {
         Ok(true)
     }
 
-    /// Takes what has arrived. Returns `false` if the connection ended.
+    /// Receives the bytes that have arrived. Returns `false` if the connection ended.
     fn receive(&mut self, n: usize) -> io::Result<bool> {
         let place = &mut self.places[n];
         let Some(socket) = &place.socket else { return Ok(true) };

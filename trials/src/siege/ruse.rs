@@ -1,5 +1,5 @@
-//! The ruses of attacking connections: what each sends after it has connected, and what it does
-//! from then on.
+//! The strategies (ruses) of attacking connections: the bytes that each sends after it has
+//! connected, and its later behaviour.
 //!
 //! The siege of the simulated world draws other ruses from a seed (`crates/sim/src/siege`). These
 //! here are fixed, so that a row can be repeated on another server.
@@ -115,7 +115,8 @@ impl Script {
         }
     }
 
-    /// Returns what a connection with this ruse sends at once. `draw` is any number.
+    /// Returns the bytes that a connection with the strategy `ruse` sends first. `draw` is a random
+    /// number.
     pub(super) fn opening(&self, ruse: Ruse, draw: u64) -> &[u8] {
         match ruse {
             Ruse::HalfPayload => &self.half_payload,
@@ -131,7 +132,7 @@ impl Script {
         }
     }
 
-    /// Returns what follows the server's answer to a hello.
+    /// Returns the bytes that follow the server's answer to a hello.
     pub(super) fn sequel(&self, ruse: Ruse) -> &[u8] {
         if ruse == Ruse::Unread { &self.reads } else { &[] }
     }

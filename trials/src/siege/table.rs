@@ -7,7 +7,7 @@ use super::bed::{self, NEIGHBOURS};
 use super::judge::{Figures, Pair, Verdict, Windows};
 use super::raiders::Counts;
 
-/// The time that the machine took from the server in a period.
+/// The time that other work on the machine took from the server in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) seconds: u64,
@@ -33,7 +33,7 @@ impl Taken {
         }
     }
 
-    /// Returns the share of the time that the machine took.
+    /// Returns the share of the time that other work on the machine took.
     pub(super) fn share(&self) -> f64 {
         self.lost.as_secs_f64() / self.time.as_secs_f64()
     }

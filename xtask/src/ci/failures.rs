@@ -1,5 +1,4 @@
-//! The failures that the outputs of steps tell of, a line each: the end of a long run must say what
-//! failed.
+//! The failures in the outputs of steps, a line each, to be repeated at the end of a long run.
 
 /// Maximum number of characters that are kept of a failure's line.
 const LINE_MAX: usize = 400;
@@ -7,8 +6,8 @@ const LINE_MAX: usize = 400;
 /// Maximum number of failures that are kept of a step.
 const LINES_MAX: usize = 20;
 
-/// Returns a line for each failure in the output of a step: the test's name and what was said of
-/// it. If the output names no failed test, its last line stands for it.
+/// Returns a line for each failure in the output of a step: the test's name and message. If the
+/// output names no failed test, its last line stands for it.
 pub(super) fn failures(output: &str) -> Vec<String> {
     let mut found: Vec<String> = output
         .lines()

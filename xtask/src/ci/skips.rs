@@ -20,7 +20,7 @@ pub(super) struct Skips {
 struct Allowed {
     /// A part of the line that names the step and the reason of the skip.
     skip: String,
-    /// The reason that the skip is allowed: what the machine lacks.
+    /// The reason that the skip is allowed: the tool or feature that the machine lacks.
     because: String,
 }
 

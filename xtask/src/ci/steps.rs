@@ -30,7 +30,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "figures", list: List::Full, lane: Lane::Right, needs: &[], run: figures },
 ];
 
-/// The time limit of one command of a step: three times what any needs on two idle cores.
+/// The time limit of one command of a step: three times the longest duration on two idle cores.
 const LIMIT: Duration = Duration::from_secs(2700);
 
 /// Number of seeds of the simulated world in a short run. The first seed is derived from the

@@ -61,8 +61,8 @@ fn path_of(file: &str) -> Path {
     path
 }
 
-/// Returns the arrows between files: for each file, the files that define what it mentions or
-/// imports.
+/// Returns the dependencies between files: for each file, the files that define the names which it
+/// mentions or imports.
 fn arrows(modules: &BTreeMap<Path, Module>) -> BTreeMap<String, BTreeSet<String>> {
     let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for module in modules.values() {

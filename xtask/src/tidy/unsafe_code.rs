@@ -1,4 +1,4 @@
-//! Checks of `unsafe`: it lives in three crates, and each use states what makes it sound.
+//! Checks of `unsafe`: only three crates may have it, and each use states its safety argument.
 
 use proc_macro2::{TokenStream, TokenTree};
 

@@ -4,8 +4,9 @@ use super::finding::{Finding, Grade};
 use super::machine::{Cpus, Machine, show_cpus};
 use super::servers::Server;
 
-/// Checks the network card `name` beside the processors that workers are pinned to. Returns `None` if
-/// the machine has one node, the card's node is not told, or no server has pinned its workers.
+/// Checks that the network card `name` is on the NUMA node of the processors that workers are
+/// pinned to. Returns `None` if the machine has one node, the card's node is unknown, or no server
+/// has pinned its workers.
 pub(super) fn of(machine: &Machine, name: &str, servers: &[Server]) -> Option<Finding> {
     let node = machine.number(&format!("sys/class/net/{name}/device/numa_node"))?;
     let near = machine.cpus(&format!("sys/devices/system/node/node{node}/cpulist"))?;

@@ -144,7 +144,7 @@ fn status(tenant: &TenantStatus) -> Figure {
     Figure { text: word.to_owned(), number: rank, tone }
 }
 
-/// Returns the table of tenants with their promises and what they get.
+/// Returns the table of tenants: their promised and their measured service.
 pub(super) fn tenants(tenants: &[TenantStatus]) -> Rows {
     const COLUMNS: [Column; 11] = [
         words("TENANT"),

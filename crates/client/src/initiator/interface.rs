@@ -141,7 +141,7 @@ impl Loss {
     }
 }
 
-/// Error numbers on Linux by which the transport of packets tells a refusal.
+/// The Linux error numbers by which the packet transport reports a refusal.
 const ENOKEY: i32 = 126;
 const EKEYREJECTED: i32 = 129;
 const EPROTONOSUPPORT: i32 = 93;

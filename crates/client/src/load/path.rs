@@ -27,8 +27,8 @@ pub trait Path {
     /// Returns the number of further requests that the path accepts now.
     fn room(&self) -> usize;
 
-    /// Returns `true` if a read of `bytes` bytes should have a buffer even if nobody looks at the
-    /// data. Over the network, receiving large data into a buffer is cheaper than parsing and
+    /// Returns `true` if a read of `bytes` bytes should have a buffer even if the data is not
+    /// checked. Over the network, receiving large data into a buffer is cheaper than parsing and
     /// dropping it.
     fn reads_need_buffers(&self, bytes: usize) -> bool;
 

@@ -100,8 +100,9 @@ fn step_move(state: &mut State, ino: Ino) -> Result<(), Stop> {
     Err(Stop::Move(Move { ino, from: state.base(from), to: state.base(other), bytes }))
 }
 
-/// Gives a move up that nobody has begun: a file that is cut needs no larger place, and is not to
-/// wait for a copy that may fail. Whoever still wants to grow asks again.
+/// Abandons a move of a file that was requested but not begun: a truncated file needs no larger
+/// place, and must not wait for a copy that may fail. A write that still has to grow the file
+/// requests the move again.
 fn give_up_move(state: &mut State, ino: Ino) {
     let is_claimed = matches!(state.moves.get(&ino), Some(Moving::Claiming(_)));
     if is_claimed && state.outcome(Until::Moved { ino }).is_some() {

@@ -1,4 +1,4 @@
-//! Names and what they name: lookup, make, link, unlink.
+//! Directory entries and their inodes: lookup, make, link, unlink.
 
 use super::answer::{Outcome, directory, entry};
 use crate::buddy::Place;

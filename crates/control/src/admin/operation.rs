@@ -89,8 +89,8 @@ type Work = Box<dyn FnOnce() -> (Call, Result<Response, Problem>) + Send>;
 /// Takes an operation's input from its request, and returns the work.
 type Preparing = Pin<Box<dyn Future<Output = Result<Work, Problem>> + Send>>;
 
-/// Prepares the work of an operation. Types of inputs and answers end here, so that what carries out
-/// the work is compiled once and not for each operation.
+/// Prepares the work of an operation. The types of inputs and answers are erased here, so that the
+/// code which runs operations is compiled once and not for each operation.
 type Prepare = Arc<dyn Fn(Call, Request) -> Preparing + Send + Sync>;
 
 /// The part of a handler that all operations have.

@@ -34,8 +34,7 @@ pub trait ServerParts: Send + Sync {
 }
 
 /// The changeable inventory of a running server, except tenants. Methods may block until workers
-/// have applied a change. Each reports the reason if it does not do what was asked; then nothing
-/// has changed.
+/// have applied a change. A method that fails returns the reason, and has changed nothing.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
 pub trait Inventory: Send + Sync {
     /// Returns `true` if changes of the inventory survive a restart of the server.

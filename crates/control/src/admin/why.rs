@@ -1,7 +1,4 @@
-//! The diagnosis of a tenant: what its reads spend their time on, and what an operator can do.
-//!
-//! The evidence is what the API answers: the tenant, its device, the activity of the server, and
-//! the difference between two readings of the tenant's stages.
+//! The diagnosis of a tenant: where its reads spend their time, and how an operator can help
 
 use serde::{Deserialize, Serialize};
 
@@ -330,7 +327,7 @@ impl Evidence<'_> {
         (Cause::Machine, verdict, Some(advice.to_owned()))
     }
 
-    /// Returns the verdict that the device is the cause, with what is known of its model. With
+    /// Returns the verdict that the device is the cause, with the known facts about its model. With
     /// several devices, none is named, since the tenant's reads may be on any of them.
     fn at_device(&self, what: &str) -> (Cause, String, Option<String>) {
         if self.flows.devices.len() > 1 {

@@ -1,4 +1,4 @@
-//! Changes of tenants and namespaces that workers have not yet been told of.
+//! Changes of tenants and namespaces that were not yet sent to the workers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use contract::{Namespace, NamespaceId, Tell, TenantId};
 /// The changes that go to all workers with the controller's next turn.
 #[derive(Debug, Default)]
 pub(super) struct WorkerNews {
-    /// Tenants that were unregistered and of which workers have not yet been told.
+    /// Tenants that were unregistered without a notice to the workers yet.
     leaves: Vec<TenantId>,
     /// Messages about changes of namespaces that have not yet been sent to workers.
     places: Vec<Tell>,

@@ -28,7 +28,7 @@ const SEGMENTS: u64 = 512;
 pub const ONE_WORKER: &str =
     "an `ftl:` device is served by one worker; start the server with `--workers 1`";
 
-/// The message by which a queue to a volume is refused that nobody has any more.
+/// The message of a refusal to open a queue, since the volume was lost with its last queue.
 const LOST: &str = "the last queue to the `ftl:` device ended with requests under way, so the volume has \
                     to be recovered; start the server anew";
 

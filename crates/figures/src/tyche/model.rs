@@ -1,8 +1,5 @@
-//! Two hosts on a 10 Gbit/s link in virtual time, whose threads and frames cost what Table II of
-//! the Tyche paper says for one request at a time.
-//!
-//! Inputs are costs; throughput comes out. Each thread serves its messages one after the other, and
-//! waking it costs a context switch. Deliberately left out: loss, and contention for processors.
+//! Two hosts on a 10 Gbit/s link in virtual time, whose threads and frames have the costs of Table
+//! II of the Tyche paper for one request at a time
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,8 +9,8 @@ use packets::batch::{Adaptive, Batch, LEVEL_MAX};
 
 /// The time of a context switch, in nanoseconds (section IV.A of the Tyche paper).
 const SWITCH: u64 = 4_000;
-/// The time from the application to Tyche in nanoseconds: half of what a device without context
-/// switches takes (Table IV).
+/// The time from the application to Tyche in nanoseconds: half of the time that a device without
+/// context switches takes (Table IV).
 const WAY_IN: u64 = 1_800;
 /// The time in which the receiving thread completes a request, in nanoseconds: half of the way from
 /// Tyche to the application without context switches.

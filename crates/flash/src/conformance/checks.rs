@@ -329,7 +329,7 @@ fn commit<B: Bench>(rig: &mut Rig<'_, B>) {
 }
 
 /// Commits pages while the other queue writes one block of every eighth page. Checks that the other
-/// blocks of all pages hold what was committed.
+/// blocks of all pages hold the committed data.
 fn commit_beside_finer_writes<B: Bench>(rig: &mut Rig<'_, B>, pages: &[u64], mark: u64) {
     let finer = |page: &u64| write(page_range(*page).lba + 1, 1);
     let mut slots: Vec<Slot> =

@@ -1,4 +1,4 @@
-//! Trials: members that lose power, a model of what a host may see, and runs of both.
+//! Trials: members that lose power, a model of the data that a host may see, and runs of both.
 
 mod exhaustive;
 mod failures;

@@ -28,7 +28,7 @@ enum Doing {
     Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
 }
 
-/// Fills a page's data so that each sector tells page and value.
+/// Fills a page's data so that each sector encodes its page and value.
 fn fill(bytes: &mut [u8], page: u32, value: u64) {
     for sector in bytes.chunks_mut(SECTOR_BYTES) {
         sector[..8].copy_from_slice(&value.to_le_bytes());

@@ -15,7 +15,7 @@ pub(crate) const DATA_BYTES: usize = 8192;
 /// Bytes of a message's head.
 pub(crate) const HEAD_BYTES: usize = 24;
 
-/// The head of a packet: what it is, and the request that it belongs to.
+/// The head of a packet: its kind, and the request that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// `true` for data, `false` for a request or its completion.

@@ -33,7 +33,7 @@ impl End {
         Ok(End { sockets, events, input: Vec::new(), bodies, conn: None, is_target })
     }
 
-    /// Takes what arrived. Returns `true` if anything did.
+    /// Receives packets that have arrived. Returns `true` if there were any.
     fn poll(&mut self, now: Instant) -> bool {
         self.sockets.poll(now, &mut self.events, 64);
         let progressed = !self.events.is_empty();
@@ -84,7 +84,7 @@ fn policy(options: &Options) -> SpinPolicy {
     SpinPolicy { spin }
 }
 
-/// Serves requests for ever, and tells the address.
+/// Serves requests for ever, and sends its address to `told`.
 fn target(options: &Options, told: &std::sync::mpsc::Sender<SocketAddr>) -> Result<(), Error> {
     let (ring, clock) = (Ring::new()?, Clock::start());
     let mut end = End::new(&ring, true)?;

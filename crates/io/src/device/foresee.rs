@@ -1,5 +1,4 @@
-//! A forecast of what opening a file would report, without opening it for use: no file is created
-//! and no lock is taken.
+//! A dry run of opening a file for its result or error, without creating a file or taking a lock.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

@@ -77,8 +77,8 @@ pub fn mounted(folder: &Path) -> io::Result<Option<Mounted>> {
 }
 
 /// Unmounts the file system at the folder. The program that serves it must go on meanwhile, in
-/// another thread. With `detach`, the folder is free at once, and the file system ends when nobody
-/// uses it any more.
+/// another thread. With `detach`, the folder is free at once, and the file system ends with its
+/// last user (a lazy unmount).
 ///
 /// # Errors
 /// Fails with `EBUSY` if somebody uses the file system and `detach` is not set.

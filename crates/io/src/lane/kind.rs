@@ -12,7 +12,7 @@ pub(crate) enum SocketKind {
 }
 
 impl SocketKind {
-    /// Returns the kind of the packet sockets at a door.
+    /// Returns the kind of the packet sockets for a port at a card (`door`).
     pub(crate) fn at(door: &Door) -> SocketKind {
         SocketKind::Ethernet { index: door.card.index, port: door.port }
     }

@@ -7,8 +7,9 @@ use super::xdp::mode::Mode;
 use crate::Error;
 use crate::ether::Door;
 
-/// Opens the AF_XDP socket for frames to a door of a card. Returns `None` if they go through packet
-/// sockets: because `via` asks for that, or because AF_XDP is refused and `via` asks for nothing.
+/// Opens the AF_XDP socket for frames to a port of a card (`door`). Returns `None` if they go
+/// through packet sockets: because `via` asks for that, or because AF_XDP is refused and `via` asks
+/// for nothing.
 ///
 /// # Errors
 /// Fails if AF_XDP is refused to a `via` that asks for it.

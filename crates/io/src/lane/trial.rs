@@ -31,7 +31,7 @@ pub(crate) struct Trial {
 const ASSOCIATIONS_MAX: usize = 4096;
 
 impl Trial {
-    /// Returns what the environment asks for; `None` if it asks for nothing.
+    /// Parses the requested trial from the environment; `None` if the variable is not set.
     ///
     /// # Errors
     /// Fails if the text makes no sense.

@@ -83,8 +83,8 @@ pub trait Receive {
     /// Begins to receive on a connection that is new, or resumed.
     fn start(&mut self, table: &mut Table<Self::Place>, index: u32);
 
-    /// Stops receiving on a connection whose flow has changed; `was_read` tells whether it was
-    /// received from before.
+    /// Stops receiving on a connection whose flow has changed; `was_read` is `true` if data was
+    /// being received before.
     fn stop(&mut self, table: &mut Table<Self::Place>, index: u32, was_read: bool);
 
     /// Resumes receives of connections that were paused until the end of the turn.

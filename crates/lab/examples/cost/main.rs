@@ -132,8 +132,8 @@ fn ask(what: &str, tenants: usize, times: u64) -> bool {
     asked(&mut registry, what, tenants, times)
 }
 
-/// Runs the operation `what` on the registry `times` times. This function is what the instruction
-/// counter counts.
+/// Runs the operation `what` on the registry `times` times. The instruction counter measures this
+/// function.
 #[inline(never)]
 fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> bool {
     let now = Instant::ZERO;
@@ -183,8 +183,8 @@ fn worker<T: Transport, S: Scheduler>(
     )
 }
 
-/// Runs turns of the worker while `goes_on` returns `true`; this is what the instruction counter
-/// counts. After each turn, calls `between` with whether the turn progressed.
+/// Runs turns of the worker while `goes_on` returns `true`; the instruction counter measures this
+/// function. After each turn, calls `between` with `true` if the turn progressed.
 #[inline(never)]
 fn counted<T: Transport, S: Scheduler>(
     worker: &mut Worker<T, Null, S, ServerSession>,

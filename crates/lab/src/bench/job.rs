@@ -1,4 +1,4 @@
-//! The task of one load thread: it runs its generator to the end and publishes what it measures.
+//! The task of one load thread: it runs its generator to the end and publishes the measurements.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};

@@ -41,8 +41,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NbdDoor {
-    /// Connects once, and checks block size and write access against the export. Returns the door
-    /// for the load threads, and the size of the export in bytes.
+    /// Connects once, and checks block size and write access against the export. Returns the
+    /// connector (door) for the load threads, and the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         reach: &Reach,

@@ -57,8 +57,8 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
 }
 
 impl NvmeDoor {
-    /// Connects once, and checks the command line against the namespace. Returns the door for the
-    /// load threads, and the size of the namespace in bytes.
+    /// Connects once, and checks the command line against the namespace. Returns the connector
+    /// (door) for the load threads, and the size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,

@@ -1,4 +1,5 @@
-//! The state that all parts of an engine use: the kernel, the volume, the file system, and what waits.
+//! The state that all parts of an engine use: the kernel, the volume, the file system, and the
+//! waiting requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

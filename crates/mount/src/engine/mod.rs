@@ -61,7 +61,7 @@ pub(crate) struct Engine<K, D> {
 
 impl<K: Kernel, D: Device> Engine<K, D> {
     /// Returns the engine of a file system on a device at rest. `pool` has the [`BUFFERS`]; `room`
-    /// tells the space of a device that has less than its pages take.
+    /// returns the physical space of a thin device, which may be less than its pages need.
     pub(crate) fn new(
         kernel: K,
         device: D,

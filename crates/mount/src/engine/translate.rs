@@ -296,8 +296,8 @@ pub(super) fn said(unique: u64, form: Form, answer: Answer) -> Result<Said, Errn
     }))
 }
 
-/// Returns how the kernel is to use an opened file. It alone writes the file, so that cached pages
-/// stay valid, and a close tells nothing that the file system has to know.
+/// Returns the flags by which the kernel may keep the pages of an opened file in its cache: the
+/// kernel alone writes the file. The kernel need not report a close.
 fn file_flags() -> u32 {
     open_flag::KEEP_CACHE | open_flag::NO_FLUSH | open_flag::PARALLEL_DIRECT_WRITES
 }

@@ -20,8 +20,7 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(5);
 /// The time after which a commit is tried again for which the volume had no space.
 const COMMIT_AGAIN: Duration = Duration::from_millis(100);
 
-/// The number of times for which a commit is tried again: what was discarded becomes free space
-/// meanwhile.
+/// The number of times that a commit is retried: space of discarded data becomes free meanwhile.
 const COMMITS_AGAIN: u32 = 50;
 
 /// Discards at the device at a time: requests do not wait behind them.

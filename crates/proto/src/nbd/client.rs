@@ -57,7 +57,7 @@ enum Stage {
     Up,
 }
 
-/// The properties of the export, as the server has told them.
+/// The properties of the export, as the server has reported them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The size of the export in bytes.

@@ -31,7 +31,7 @@ pub(super) struct Handshake {
     taken: usize,
     /// The bytes of messages to the client that have not been sent.
     outbox: Vec<u8>,
-    /// `true` if there are messages that the session's worker was not told of.
+    /// `true` if there are messages of which the session's worker has no notice yet.
     has_news: bool,
     /// The time of the first call of [`Handshake::attend`], from which the time limit counts.
     since: Option<Instant>,
@@ -131,7 +131,7 @@ impl Handshake {
             && head.is_ok_and(|(head, data)| data.len() >= head.bytes.get() as usize)
     }
 
-    /// Returns `true` if there are messages to send of which the worker was not told.
+    /// Returns `true` if there are messages to send of which the worker has no notice yet.
     pub(super) fn has_news(&self) -> bool {
         self.has_news
     }

@@ -82,7 +82,7 @@ pub(super) enum Late {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Export {
     pub(super) namespace: NamespaceId,
-    /// The size that the client was told, in blocks of 512 bytes.
+    /// The export's size as reported to the client, in blocks of 512 bytes.
     pub(super) blocks: u64,
     /// `true` if replies to reads are structured.
     pub(super) structured: bool,

@@ -34,7 +34,7 @@ pub(super) enum Done {
     Result(u64),
     /// The command waits for its answer.
     Parked,
-    /// The command has ended; the queue ends after the host was told.
+    /// The command has ended; the queue ends once the completion was sent to the host.
     Closing,
 }
 

@@ -20,15 +20,15 @@ pub struct Port {
     pub id: PortId,
     /// The address family of `address`.
     pub family: AddressFamily,
-    /// The address that hosts are told, as text.
+    /// The address in the discovery log, as text.
     pub address: String,
-    /// The TCP port that hosts are told, as text.
+    /// The TCP port in the discovery log, as text.
     pub service: String,
     /// The use of TLS by connections to the port.
     pub security: Security,
 }
 
-/// The use of TLS by connections to a port, as discovery tells hosts.
+/// The use of TLS by connections to a port, as the discovery log states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// The port has no TLS.
@@ -201,7 +201,7 @@ pub struct Config {
     pub hosts: Vec<Host>,
     /// The methods by which hosts without methods of their own may authenticate.
     pub methods: Methods,
-    /// Other discovery subsystems, which hosts are told.
+    /// Other discovery subsystems, listed in the discovery log.
     pub referrals: Vec<Referral>,
 }
 

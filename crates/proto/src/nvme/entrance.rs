@@ -27,9 +27,9 @@ pub trait Environment: fmt::Debug + Send + Sync {
     /// Wakes a thread without I/O, which then calls `Fabric::compute`.
     fn compute(&self);
 
-    /// Yields the processor to other threads, one of which is inside the fabric's door. That thread
-    /// may have low priority and need this very processor, so a caller that only spins could block
-    /// it for long. Only threads of the control plane call this.
+    /// Yields the processor to other threads, one of which holds the fabric's lock (its door). That
+    /// thread may have low priority and need this very processor, so a caller that only spins could
+    /// block it for long. Only threads of the control plane call this.
     fn give_way(&self) {
         core::hint::spin_loop();
     }
@@ -39,8 +39,8 @@ pub trait Environment: fmt::Debug + Send + Sync {
     fn keep(&self) {}
 }
 
-/// The reason why a worker cannot use the fabric now: another thread is inside its door. The worker
-/// is woken when that thread has left, and tries again.
+/// The reason why a worker cannot use the fabric now: another thread holds its lock. The worker is
+/// woken when that thread has released the lock, and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -72,7 +72,7 @@ pub(super) struct Entrance {
 }
 
 impl Entrance {
-    /// Puts the state of a fabric for this many workers behind a door.
+    /// Creates the lock (door) around the state of a fabric for the given number of workers.
     pub(super) fn new(state: State, workers: u16, environment: Box<dyn Environment>) -> Entrance {
         Entrance {
             state: Door::new(state),
@@ -130,8 +130,8 @@ impl Entrance {
         (result, Asked { woken, has_jobs: state.auth.len() > before, has_reserved })
     }
 
-    /// Leaves the door: makes the calls that a change needs, and handles the queues and workers
-    /// that came while the thread was inside.
+    /// Finishes after the lock was released: makes the calls that a change needs, and handles the
+    /// queues and workers that arrived while the lock was held.
     fn leave_door(&self, mut asked: Asked) {
         loop {
             if asked.has_reserved {

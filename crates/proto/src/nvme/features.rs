@@ -13,8 +13,8 @@ pub(super) const HOST_BEHAVIOUR_BYTES: usize = 512;
 /// and of Identify Controller (OAES).
 pub(super) const IO_EVENTS: u32 = notice::NAMESPACE | notice::ANA;
 
-/// The temperature in kelvin that hosts are told as too warm, which is also the initial warning
-/// threshold.
+/// The temperature in kelvin that is reported to hosts as too warm, which is also the initial
+/// warning threshold.
 pub(super) const TEMPERATURE_WARNED: u16 = 0x0157;
 
 /// The capability bit of a feature that belongs to a namespace.

@@ -91,8 +91,8 @@ impl Withdrawal {
         self.live.is_empty() && self.kin.is_empty()
     }
 
-    /// Returns `true` once none of the requests is at a device. To be called inside the fabric's
-    /// door, so that no two calls revoke at once.
+    /// Returns `true` once none of the requests is at a device. To be called with the fabric's lock
+    /// held, so that no two calls revoke at once.
     pub(super) fn is_over(&mut self) -> bool {
         self.live.retain_mut(|(fence, epoch)| {
             // While an earlier withdrawal lasts, this one has not begun.

@@ -48,8 +48,8 @@ impl Generations {
         self.of.iter_mut().filter(|(host, _)| whom(host)).for_each(|(_, own)| *own += 1);
     }
 
-    /// Raises the host's generation to at least `generation`, which another process has told the
-    /// host.
+    /// Raises the host's generation to at least `generation`, which another process has reported to
+    /// the host.
     pub(super) fn raise(&mut self, host: &Nqn, generation: u64) {
         self.keep(host);
         let own = self.of.entry(host.clone()).or_insert(generation);

@@ -143,7 +143,7 @@ pub(super) fn import(
     state.controllers.pass_over(cntlid);
 }
 
-/// Raises events for differences from what the host saw before.
+/// Raises events for the differences between the inventory and the host's earlier view `before`.
 fn tell_what_changed(inventory: &Inventory, own: &mut Controller, before: &[SeenNamespace]) {
     if own.association.kind == Kind::Discovery {
         // Discovery does not compare: the host reads the log again.

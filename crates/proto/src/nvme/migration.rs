@@ -23,7 +23,7 @@ use super::record::Made;
 #[derive(Debug)]
 pub(super) struct DetachedQueue {
     pub(super) made: Made,
-    /// The head of the submission queue, as the host was told last.
+    /// The head of the submission queue, as last reported to the host.
     pub(super) head: u16,
     /// A fused compare that waits for its write.
     pub(super) first: Option<Io>,

@@ -22,7 +22,7 @@ use super::migration::DetachedQueue;
 use super::record::{Kind, Made};
 
 /// A queue pair of a controller. The worker that has its connection owns it. Dropping the queue
-/// tells the controller that the connection is gone.
+/// notifies the controller that the connection is gone.
 #[derive(Debug)]
 pub struct Queue {
     fabric: Arc<Fabric>,

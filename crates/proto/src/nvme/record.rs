@@ -107,8 +107,7 @@ pub(super) struct Record {
     pub(super) prove_by: Instant,
     /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
-    /// `true` if the queue has ended while another thread was inside the fabric's door; set by the
-    /// queue.
+    /// `true` if the queue has ended while another thread held the fabric's lock; set by the queue.
     pub(super) has_left: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
     /// The Authentication Receive command that waits for the controller's next message, if there is

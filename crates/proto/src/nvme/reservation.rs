@@ -174,8 +174,8 @@ impl Reservation {
 
     /// Removes the registrations of a key, and takes over the reservation if that key holds it. A
     /// host that names its own key without taking over the reservation also loses its own
-    /// registration (Base 8.19.7). Hosts that lose a registration are told only that; hosts that
-    /// keep theirs are told if a reservation of another kind was released.
+    /// registration (Base 8.19.7). A host that loses its registration is notified of that alone; a
+    /// host that keeps its registration is notified if a reservation of another kind was released.
     pub(super) fn preempt(
         &mut self,
         host: &Registrant,

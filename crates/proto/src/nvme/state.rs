@@ -1,4 +1,4 @@
-//! The state behind the fabric's door, and the changes that affect several of its parts.
+//! The state that the fabric's lock protects, and the changes that affect several of its parts.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -415,7 +415,7 @@ impl ControllerSession {
         self.outbox.answer(&self.style, &completion, data);
     }
 
-    /// Ends the connection, and tells the host why.
+    /// Ends the connection, and informs the host of the reason.
     fn broken(&mut self, broken: Broken, offending: &[u8]) -> Fatal {
         self.phase = Phase::Over;
         self.outbox.terminate(PduType::CONTROLLER_TERMINATES, broken, offending);

@@ -34,8 +34,8 @@ struct Inbox {
     /// be ended for this reason.
     blocked: Vec<ConnId>,
     lost: Vec<u64>,
-    /// `true` if the worker has already retried in this turn what had failed because the fabric was
-    /// locked.
+    /// `true` if the worker has already retried in this turn the operations that had found the
+    /// fabric locked.
     has_retried: bool,
     /// Buffer for the fabric's actions; empty between calls.
     arrived: Vec<Action>,

@@ -75,7 +75,7 @@ impl Kind {
     ];
 }
 
-/// The head of a take-over message, which says what follows.
+/// The head of a take-over message, which states the kind and length of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The kind of the message.

@@ -47,8 +47,8 @@ impl Taxes<'_> {
         }
     }
 
-    /// Turns the tax off or on again. Without it nobody pays for the chores, and promises do not
-    /// reckon with them. On by default.
+    /// Turns the tax off or on again. Without the tax, chores are not paid for, and promises do not
+    /// take them into account. On by default.
     pub fn turn(self, on: bool, now: Instant) {
         self.0.treasury.turn(on);
         self.0.adjust(self.0.adjustment, now);

@@ -32,8 +32,8 @@ pub fn doubtful_names(config: &Config) -> Vec<String> {
     of_subsystems.chain(of_hosts).filter_map(|nqn| spec::check_nqn(nqn).err()).collect()
 }
 
-/// Returns a warning if `config` has secrets and all users of this machine may read `file`, from
-/// which it was read. The warning says what to do.
+/// Returns a warning, with a remedy, if `config` has secrets and all users of the machine may read
+/// `file`, from which it was read.
 pub fn exposed(config: &Config, file: &Path) -> Option<String> {
     let what = secrets(config)?;
     let mode = std::fs::metadata(file).ok()?.permissions().mode();

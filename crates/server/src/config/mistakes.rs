@@ -47,7 +47,7 @@ fn line(place: Place, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mistake {
     place: Option<Place>,
-    /// The message: the mistake, and what was expected.
+    /// The message: the mistake, and the expected form.
     what: String,
 }
 

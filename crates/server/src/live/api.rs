@@ -20,8 +20,8 @@ use super::open::find;
 use super::subsystems::Subsystems;
 use super::tenants::Tenants;
 
-/// The blocks of a removed namespace that are being given back, which nobody else may have until this
-/// is dropped.
+/// The blocks of a removed namespace that are being given back. No other namespace may use the
+/// blocks until the value is dropped.
 struct Freeing<'a> {
     live: &'a Live,
     place: worker::Namespace,

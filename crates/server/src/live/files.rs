@@ -1,5 +1,5 @@
 //! The file calls that write the state file and its log, in one place, so that a test can enumerate
-//! what a power cut may undo.
+//! the writes that a power cut may undo.
 //!
 //! The assumptions about a file system are weak. Written data survives a power cut once the file is
 //! synced. A created, moved or removed name survives once its directory is synced; until then each

@@ -59,7 +59,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns `true` if the stored state may differ from what operators were told.
+    /// Returns `true` if the stored state may differ from the state that was reported to operators.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }

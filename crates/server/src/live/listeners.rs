@@ -310,8 +310,8 @@ impl Listeners<'_> {
         })
     }
 
-    /// Returns what names a tenant, which therefore cannot be removed, in words: a listener, for
-    /// example. Returns `None` if nothing names the tenant.
+    /// Returns the object that refers to a tenant, in words (a listener, for example), which
+    /// prevents the tenant's removal. Returns `None` if nothing refers to the tenant.
     pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
         let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
         if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {

@@ -1,5 +1,4 @@
-//! The set-up of a server as one document: what changes while a server runs, in the form of a
-//! configuration file.
+//! The changeable state of a running server as one document, in the form of a configuration file.
 //!
 //! An export has all tables. A document that leaves a table out says nothing of it, and an empty
 //! table says that there is nothing of its kind. A document may come from another machine, so
@@ -31,8 +30,7 @@ const TABLES: [(&str, &str, &str); 7] = [
 const SECRETS: [&str; 6] =
     ["key", "former_key", "controller_key", "tls_key", "former_tls_key", "token"];
 
-/// The set-up of a server: what changes while a server runs, and the tables in which a document has
-/// it.
+/// The changeable state of a running server, and the tables of the document that state it.
 #[derive(Clone, Debug)]
 pub struct Setup {
     config: Config,
@@ -365,7 +363,7 @@ fn entries(table: Option<&Value>, key: &str) -> Vec<((u32, String), Table)> {
     named.collect()
 }
 
-/// Returns the line of an entry that differs: what is added, changed or removed.
+/// Returns the line that describes a difference: the entry added, changed or removed.
 fn line(what: &str, was: Option<Table>, is: Option<Table>) -> String {
     let shown = |key: &str, value: &Value| match SECRETS.contains(&key) {
         true => HIDDEN.to_owned(),

@@ -51,7 +51,7 @@ impl From<String> for Ended {
     }
 }
 
-/// The inputs of a measurement: what to measure, and how to follow and cancel it.
+/// The inputs of a measurement: the device and settings, and the means to follow and cancel it.
 pub(super) struct Order<'a> {
     pub(super) device: &'a str,
     pub(super) scratch: Option<Place>,

@@ -58,7 +58,7 @@ pub(super) struct ServerInventory {
     /// microseconds; `None` if it waits for no sign.
     #[serde(default)]
     watchdog_us: Option<u64>,
-    /// The storage epoch that clients were told.
+    /// The storage epoch that was reported to clients.
     #[serde(default)]
     pub(super) storage_epoch: Option<u32>,
 }

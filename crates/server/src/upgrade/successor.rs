@@ -209,8 +209,8 @@ impl Successor {
         self.talk.stop(why);
     }
 
-    /// Runs the take-over. `told` gets the result of its first part: this process serves, or never
-    /// will and ends.
+    /// Runs the take-over. `told` receives the result of its first part: the process serves, or it
+    /// never will and ends.
     pub(super) fn take_over(self, hand_over: &mut HandOver, told: &Told) -> Result<(), ()> {
         let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
             let listener = Listener::adopt(socket?, inventory::endpoint(&at.is_at).ok()?).ok()?;

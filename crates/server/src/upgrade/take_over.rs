@@ -118,8 +118,8 @@ pub(super) struct TakeOver<'a> {
     pub(super) landing: HashMap<Ticket, Landing>,
     pub(super) pauses: Vec<Duration>,
     pub(super) began: Instant,
-    /// The time during which nobody served: from the predecessor's report that it has stopped until
-    /// this process served.
+    /// The time without service: from the predecessor's report that it has stopped until the
+    /// successor served.
     pub(super) took: Duration,
     /// `true` once this process serves instead of the predecessor.
     pub(super) serves: bool,
@@ -129,8 +129,8 @@ pub(super) struct TakeOver<'a> {
 }
 
 impl TakeOver<'_> {
-    /// Runs the take-over. `told` gets the result of its first part: this process serves, or never
-    /// will and ends.
+    /// Runs the take-over. `told` receives the result of its first part: the process serves, or it
+    /// never will and ends.
     pub(super) fn go(&mut self, told: &Told) -> Result<(), String> {
         let fences = &self.grounds.shared.fences;
         fences.hold_hellos(Hold::All);
@@ -289,8 +289,8 @@ impl TakeOver<'_> {
         (all == tickets && fabric.import(cntlid, now)).then_some(())
     }
 
-    /// Checks every connection of a message, and tells the predecessor which ones this process
-    /// takes.
+    /// Checks every connection of a message, and sends the predecessor the list of those that this
+    /// process accepts.
     fn look_at_all(&mut self, message: Message) -> Result<(), String> {
         let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
         let mut sockets = message.files.into_iter();
@@ -319,8 +319,8 @@ impl TakeOver<'_> {
         Ok(())
     }
 
-    /// Checks a shown controller, and tells the predecessor whether this process takes all of its
-    /// connections or none.
+    /// Checks a controller offered by the predecessor, and replies whether this process takes all
+    /// of its connections or none.
     fn look_at_controller(&mut self, message: Message) -> Result<(), String> {
         let (bytes, parcels) = controller(&message.body).map_err(|unfit| unfit.to_string())?;
         let sent_at = self.sent_at(message.ticket);

@@ -97,8 +97,8 @@ impl Kernel {
         gives || !self.copied.is_empty() || !self.freed.is_empty()
     }
 
-    /// Returns `true` if the process has completed requests, and no system call has told the
-    /// kernel.
+    /// Returns `true` if the process has completed requests that no system call has passed to the
+    /// kernel yet.
     pub(super) fn has_answers(&self) -> bool {
         self.calls.iter().any(|call| matches!(call, Call::Complete(..)))
     }

@@ -15,8 +15,8 @@ pub(super) enum Phase {
     Dialling,
     /// The end sends and receives.
     Open,
-    /// The end sends what is queued, then shuts its side. The peer's close or the deadline ends
-    /// this phase.
+    /// The end sends its queued bytes, then shuts its side. The peer's close or the deadline ends
+    /// the phase.
     Finishing,
     /// The end waits until `Conn::quiet_at` for its operations in flight.
     Closing(CloseReason),

@@ -28,7 +28,7 @@ pub(super) fn host_nqn(number: usize) -> Nqn {
     Nqn::new(&format!("nqn.2026-01.io.nearflash:host{number}")).expect("a good name")
 }
 
-/// An environment that tells the world that some worker has actions to fetch.
+/// An environment that notifies the world when a worker has actions to fetch.
 #[derive(Debug, Default)]
 struct Around {
     woken: Arc<AtomicBool>,

@@ -22,8 +22,8 @@ pub(super) struct Work {
     pub(super) is_probe: bool,
     /// The queue that the request is sent on.
     pub(super) queue: usize,
-    /// `true` if the request is sent as a compare, whose success says what a read would have
-    /// returned.
+    /// `true` if the request is sent as a compare, whose success proves the data that a read would
+    /// have returned.
     pub(super) compares: bool,
     /// `true` if the payload travels in its capsule, as far as it fits.
     pub(super) in_capsule: bool,

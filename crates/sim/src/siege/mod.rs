@@ -86,7 +86,7 @@ pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) 
     toll
 }
 
-/// A siege under way: the server, its neighbours and the attackers, who are the raiders.
+/// A siege in progress: the server, its neighbours and the attackers.
 struct Siege {
     now: Instant,
     network: Shared,

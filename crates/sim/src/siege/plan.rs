@@ -14,7 +14,7 @@ use crate::tenants::TENANTS;
 
 /// The blocks of the volume, which is one namespace.
 pub(super) const VOLUME_BLOCKS: u64 = 4096;
-/// The blocks of an attacker's large request: what the largest buffers hold.
+/// The number of blocks in an attacker's large request, which fills the largest buffer.
 pub(super) const LARGE_BLOCKS: u32 = 128;
 /// The promise to the neighbour that has one.
 pub(super) const PROMISE: Slo = Slo::new(1_000, 1_000, 90);

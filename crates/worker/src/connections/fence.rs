@@ -24,8 +24,9 @@ pub type Key = (TenantId, u128, u32);
 /// The fences of all workers of a server.
 ///
 /// While another process has a part of the server's connections (docs/adr/0009-upgrade.md), the
-/// value also says what must wait for that process: hellos that name a connection, requests that
-/// need their range for themselves, and writes of hosts that may have other writes there.
+/// value also lists the requests that must wait for that process: hellos that name a connection,
+/// requests that need their range for themselves, and writes of hosts that may have other writes
+/// there.
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Door<Table>,

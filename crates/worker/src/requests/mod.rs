@@ -1,7 +1,5 @@
-//! The requests of a worker: their slots, the buffers of their payloads, and what each tenant may
-//! hold of both.
-//!
-//! Deliberately not here: connections, devices and what a request means.
+//! The requests of a worker: their slots, the buffers of their payloads, and the limits of both for
+//! each tenant
 
 mod buffers;
 mod chain;

@@ -1,5 +1,5 @@
-//! The rows of what a listener of packets costs connections over TCP beside it: a server with one,
-//! and a server without, in pairs of turns.
+//! The cost that a packet listener has for TCP connections at one server: a server with the
+//! listener is compared with a server without it, in pairs of turns.
 
 use super::bed::{Cable, Figure, Shape};
 use super::judge::{Bound, Measured, Side, pairs};

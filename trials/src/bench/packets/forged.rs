@@ -1,9 +1,5 @@
-//! The rows of forged packets: reads of a client beside somebody who sends the server up to a million
-//! forged packets a second.
-//!
-//! The forger shares a core with the client, and runs when that sleeps. The kernel's own work for its
-//! packets delays reads, too. So the same packets also go to a bare socket on the server's core, and
-//! to a closed port of the server's machine.
+//! The comparison of a client's reads with and without a flood of up to a million forged packets a
+//! second
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -25,7 +25,7 @@ pub(super) struct Reading {
     sides: [Waits; 2],
     /// The kernel's threads for packets on the two cores.
     kernel: [Waits; 2],
-    /// The time that the host of this machine took from the two cores.
+    /// The steal time of the two processors: time that the hypervisor gave to others.
     stolen: [Duration; 2],
 }
 
@@ -98,7 +98,7 @@ pub(super) fn spent(readings: &[Reading], length: Duration) -> Spent {
     last.since(first)
 }
 
-/// A span of time in which the processors do what this process's children ask for, and other work.
+/// A watch that separates the processor time of this process's children from that of other work.
 pub(super) struct Others {
     began: Instant,
     machine: Duration,

@@ -54,7 +54,7 @@ umount /mnt/volume
 fsck.ext4 -f -n /dev/nbd0p1
 ";
 
-/// A script that checks, without writing, what [`WORK`] left behind.
+/// A script that checks the data written by [`WORK`], without writing.
 const LOOK: &str = "
 set -e
 for n in $(seq 200); do [ -b /dev/nbd0p1 ] && break; sleep 0.05; done

@@ -63,7 +63,7 @@ cd /
 umount /mnt/volume
 ";
 
-/// A script that checks what [`WORK`] left behind.
+/// A script that checks the files written by [`WORK`].
 const LOOK: &str = "
 set -e
 mount /dev/nvme0n1 /mnt/volume

@@ -35,7 +35,7 @@ registered() { [ $(nvme resv-report $a --eds -o json | grep -c '\"rkey\"') -eq $
 /// A script that looks up the devices of both hosts.
 const DEVICES: &str = "a=$(device_of one); b=$(device_of two)\n";
 
-/// Descriptions and shell commands that state, step by step, what each host may do.
+/// Pairs of a description and a shell command that state the access of each host, step by step.
 const STEPS: &[(&str, &str)] = &[
     ("nobody has a reservation", "writes $a; writes $b; registered 0"),
     ("who is not registered cannot acquire", "conflict nvme resv-acquire $a -c 0xa -t 1 -a 0"),

@@ -43,7 +43,7 @@ pub(in super::super) fn attach(context: &Context) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{}: copies, checksums, discards, zeroes", release.trim())))
 }
 
-/// The command that runs a program as a user other than root who can still read the program's
+/// The shell command that runs a program as a user other than root who can still read the program's
 /// folder.
 const SOMEBODY: &str =
     "setpriv --reuid 65534 --inh-caps=+dac_read_search --ambient-caps=+dac_read_search";
@@ -65,8 +65,8 @@ sync
 fstrim -v /mnt/volume
 ";
 
-/// A script that checks what [`WORK`] left behind. The kernel has read the partition table when the
-/// device is there.
+/// A script that checks the data written by [`WORK`]. The kernel reads the partition table before
+/// the device appears.
 const LOOK: &str = "
 set -e
 [ $(cat /sys/block/ublkb0/ublkb0p1/size) -eq 81920 ]
@@ -128,8 +128,8 @@ sleep 90
 echo $(($(count) - before)) $(awk '/^(VmRSS|RssAnon|RssFile)/ { print $2 }' /proc/$pid/status)
 ";
 
-/// Attaches a volume that nobody uses, over each transport, and checks that its process is hardly
-/// woken and takes little memory.
+/// Attaches an idle volume over each transport, and checks that its process is hardly woken and
+/// takes little memory.
 pub(in super::super) fn idle(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);

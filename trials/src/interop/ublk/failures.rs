@@ -120,7 +120,7 @@ fn upgrade_server(context: &Context, over: Over) -> Result<Verdict, String> {
     Ok(Verdict::Passed(format!("{upgrades} upgrades{moved}, and fio read back all it wrote")))
 }
 
-/// Kills the process that serves the device under load, or tells it to end. A successor must take
+/// Kills the process that serves the device under load, or asks it to end. A successor must take
 /// the device over, by its number or by the command that attached it.
 fn kill_process(context: &Context, over: Over) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {

@@ -20,11 +20,12 @@ const NEEDS: &[Need] = &[
 const SERVER_MAC: &str = "02:00:00:00:00:01";
 const SERVER_IP: &str = "10.9.0.1";
 
-/// The weather at a port of the bridge: one packet of 20 passes the others, which are all delayed.
+/// The simulated network faults at a port of the bridge (`tc netem`): one packet of 20 overtakes
+/// the others, which are all delayed.
 const WEATHER: &str = "netem limit 10000 delay 500us loss 1% reorder 5% corrupt 0.1%";
 
-/// A script that makes the network. The cards segment nothing, so that each packet meets the weather
-/// alone and as a whole, behind its checksum.
+/// A script that makes the network. Segmentation offload is off, so that each packet meets the
+/// network faults alone and as a whole, after its checksum was computed.
 fn network() -> String {
     let mut script = "
 set -e
@@ -74,9 +75,9 @@ dmesg | grep -i -E 'i/o error|ext4-fs error' && exit 1
 exit 0
 ";
 
-/// A script that prints what the weather did, each count by its name. `netem` counts a packet that
-/// passed others as requeued, and does not count those that it corrupted: the kernel finds them by
-/// the checksum of UDP, and the server by its own in frames of Ethernet.
+/// A script that prints the counts of the network faults, each by its name. `netem` counts a packet
+/// that passed others as requeued, and does not count those that it corrupted: the kernel finds
+/// them by the checksum of UDP, and the server by its own in frames of Ethernet.
 const COUNTS: &str = r#"
 for name in server client; do
     tc -n way -s qdisc show dev $name |
@@ -89,7 +90,7 @@ s/^nearflash_packets_resent_pieces_total.* \([0-9]*\)$/resent server \1/p
 s/^nearflash_packets_refused_total.*reason="malformed".* \([0-9]*\)$/refused server \1/p'
 "#;
 
-/// A transport, and the counts that show its weather.
+/// A transport under test, and the counts that prove its network faults.
 struct Road {
     name: &'static str,
     listener: String,
@@ -133,7 +134,8 @@ fn roads() -> [Road; 2] {
     ]
 }
 
-/// Works with a file system on a volume that is attached over packets, in bad weather.
+/// Works with a file system on a volume that is attached over packets, across a network with
+/// faults.
 pub(in super::super) fn packets_loss(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(NEEDS) {
         return Ok(skipped);
@@ -148,8 +150,8 @@ pub(in super::super) fn packets_loss(context: &Context) -> Result<Verdict, Strin
     Ok(Verdict::Passed(format!("no wrong byte; {}", told.join("; "))))
 }
 
-/// Serves at one end of the road, attaches the volume at the other, and works on it. Returns the
-/// counts of the weather.
+/// Serves at one end of the network, attaches the volume at the other, and works on it. Returns the
+/// counts of the network faults.
 fn work(context: &Context, guest: &mut Guest, road: &Road) -> Result<String, String> {
     let program = context.nearflash.display();
     let Road { listener, url, .. } = road;

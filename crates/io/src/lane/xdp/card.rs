@@ -56,7 +56,7 @@ pub(crate) struct CardSocket {
 }
 
 impl CardSocket {
-    /// Opens a socket for the frames to a door.
+    /// Opens an AF_XDP socket for the frames to a port of a card (`door`).
     ///
     /// # Errors
     /// Says which right, queue or feature of the kernel is missing, or who has the card.
@@ -165,7 +165,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens a socket with memory and binds it to a door's card, whose `program` gives it frames.
+    /// Opens a socket with its memory and binds it to the card of `door`; `program` redirects
+    /// frames to the socket.
     fn attempt(door: &Door, mode: Mode, has_pieces: bool, program: &Program) -> io::Result<Opened> {
         let (socket, count) = (unbound()?, RECEIVED_MAX + SENT_MAX);
         let arena = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
@@ -226,7 +227,8 @@ impl Rings {
     }
 }
 
-/// Binds the socket to the only queue of a door's card, zero-copy where the driver offers it.
+/// Binds the socket to the only queue of the card of `door`, zero-copy where the driver supports
+/// it.
 fn bind(socket: &OwnedFd, door: &Door, mode: Mode, has_pieces: bool) -> io::Result<()> {
     let pieces = if has_pieces { libc::XDP_USE_SG } else { 0 };
     let copies = match mode {

@@ -119,7 +119,8 @@ impl XdpLane {
         self.card.fill.push((number * CHUNK_BYTES) as u64);
     }
 
-    /// Takes back a chunk of which the kernel tells the address. Returns also the offset in it.
+    /// Takes back the chunk at an address that the kernel has returned. Returns also the offset of
+    /// the address in the chunk.
     fn reclaim(&mut self, address: u64) -> (Buf, usize) {
         let (number, at) = (address as usize / CHUNK_BYTES, address as usize % CHUNK_BYTES);
         (self.with_kernel[number].take().expect("the kernel had this chunk"), at)
@@ -251,7 +252,8 @@ impl XdpLane {
     }
 }
 
-/// Returns the station that a frame came from, if the frame is for a door.
+/// Returns the sender's address of a frame; `None` if the frame is not for the port and card of
+/// `door`.
 fn station(frame: &[u8], door: &Door) -> Option<Station> {
     let mac = |at: usize| Some(Mac(frame.get(at..at + 6)?.try_into().ok()?));
     let (to, from) = (mac(0)?, mac(6)?);

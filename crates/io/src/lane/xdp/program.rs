@@ -179,9 +179,9 @@ fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
 /// The number of times that the kernel is asked to verify a program.
 const VERIFY_TRIES: u32 = 100;
 
-/// Makes the attempt again, up to [`VERIFY_TRIES`] times, while it fails with `EAGAIN`. The verifier
-/// gives up with that error as soon as its thread has a signal to handle, and io_uring tells a thread
-/// of completed calls by one.
+/// Makes the attempt again, up to [`VERIFY_TRIES`] times, while it fails with `EAGAIN`. The
+/// verifier gives up with that error as soon as its thread has a signal to handle, and io_uring
+/// notifies a thread of completed calls by one.
 fn uninterrupted<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..VERIFY_TRIES {
         match attempt() {
@@ -207,8 +207,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Attaches a program to a door's card, for frames to its port. With `frags`, it sees frames of several
-    /// pieces.
+    /// Attaches an XDP program to the card of `door`, for frames to its port. With `frags`, the
+    /// program accepts frames in several buffers.
     ///
     /// # Errors
     /// Fails without rights, and where another program is attached.

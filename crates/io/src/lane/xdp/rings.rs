@@ -24,7 +24,8 @@ struct Shared<T> {
     flags: *const AtomicU32,
     entries: *mut T,
     size: u32,
-    /// The whole mapping. While it exists, the kernel keeps the socket, and nobody else gets its card.
+    /// The mapping of the whole ring. While it exists, the kernel keeps the socket, and no other
+    /// socket gets the card.
     mapping: (*mut c_void, usize),
     /// The number of the process that has the mapping. Its forked children do not get it.
     process: u32,
@@ -186,7 +187,7 @@ impl<T: Copy> Incoming<T> {
         self.shared.producer().load(Ordering::Acquire).wrapping_sub(self.next) as usize
     }
 
-    /// Takes the next entry, of which [`len`](Incoming::len) has told.
+    /// Takes the next entry. [`len`](Incoming::len) must have returned at least one.
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.len() > 0, "an entry was seen");
         // SAFETY: the kernel has put the entry in before it moved its position, and does not write to

@@ -24,7 +24,7 @@ const CHALLENGE_BYTES_MAX: usize = 64;
 pub(crate) struct Ends {
     pub(crate) host: alloc::string::String,
     pub(crate) subsystem: alloc::string::String,
-    /// The host's key. Without one, nobody can authenticate as this host.
+    /// The host's key. Without a key, authentication as the host is impossible.
     pub(crate) key: Option<Secret>,
     /// The host's previous key, which also proves the host while operators change keys.
     pub(crate) former_key: Option<Secret>,
@@ -88,7 +88,7 @@ enum Next {
 pub(crate) enum Said {
     /// The message for the host, after which the authentication goes on or has ended.
     Message(Vec<u8>),
-    /// The message that tells the host of its refusal. The connection ends after this message.
+    /// The message that informs the host of its refusal. The connection ends after the message.
     Last(Vec<u8>),
     /// The message is still being computed.
     Later,

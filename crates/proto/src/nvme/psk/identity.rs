@@ -1,4 +1,5 @@
-//! The identities of pre-shared keys (TCP 1.1, 3.6.1.3): who offers a key, and for which subsystem.
+//! The identities of pre-shared keys (TCP 1.1, 3.6.1.3): the host that offers a key, and the
+//! subsystem.
 
 use core::fmt;
 
@@ -9,8 +10,8 @@ use super::super::auth::Hash;
 use super::super::nqn::Nqn;
 use super::super::refusal::Refusal;
 
-/// Maximum length of an identity in bytes: two names, the digest of a version 1 identity, and what
-/// stands between.
+/// Maximum length of an identity in bytes: two names, the digest of a version 1 identity, and the
+/// separators.
 pub(super) const IDENTITY_BYTES_MAX: usize = 10 + 223 + 1 + 223 + 1 + 64;
 
 /// The version of an identity.
@@ -18,7 +19,8 @@ pub(super) const IDENTITY_BYTES_MAX: usize = 10 + 223 + 1 + 223 + 1 + 64;
 pub(super) enum Version {
     /// `NVMe0R01 HOST SUBSYSTEM`, of TCP 1.0.
     Zero,
-    /// `NVMe1R01 HOST SUBSYSTEM DIGEST`, of TCP 1.1. The digest tells keys of one pair apart.
+    /// `NVMe1R01 HOST SUBSYSTEM DIGEST`, of TCP 1.1. The digest distinguishes several keys of one
+    /// host and subsystem.
     One,
 }
 

@@ -147,9 +147,9 @@ impl TlsKey {
         offer.expect("a digest and a name are short enough for their labels")
     }
 
-    /// Returns the derived keys that a peer may mean by an identity, which names `who`. There are
-    /// two at most: version 0 has one identity for the standard derivation and that of older
-    /// versions of nvme-cli. An identity of another key yields none.
+    /// Returns the derived keys that an identity (for the host and subsystem `who`) may refer to,
+    /// at most two: version 0 has one identity for the standard derivation and for that of older
+    /// versions of nvme-cli. An identity of another key yields no key.
     pub fn psks<'a>(
         &'a self,
         who: &'a TlsIdentity,

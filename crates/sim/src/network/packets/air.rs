@@ -1,4 +1,4 @@
-//! The packets on their way, and what happens to them.
+//! The packets in transit in the simulated network, and their loss, delay and delivery.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -178,8 +178,9 @@ impl Air {
         !self.calm && self.chance.happens(share)
     }
 
-    /// Moves the packets that have arrived at a card to the end of `arrived`. Those that find no
-    /// buffer are dropped, as by a network card. All are dropped if nobody `listens` there.
+    /// Moves the packets that have arrived at a card to the end of `arrived`. Packets without a
+    /// buffer are dropped, as by a network card. All packets are dropped unless a process `listens`
+    /// at the card.
     pub(super) fn land(&mut self, place: usize, listens: bool, arrived: &mut Vec<Arrived>) {
         let Place { coming, bufs, .. } = &mut self.places[place];
         while let Some(first) = coming.first_entry()
