@@ -37,7 +37,7 @@ pub(crate) struct Engine<T, D, S, P> {
 enum Outcome {
     /// The request was submitted to its device, or it has ended.
     Done,
-    /// The request waits for its fence or for another process of the server.
+    /// The request waits for its fence, for another process of the server, or for tokens.
     Held,
     /// No buffer is free for the request.
     NoBuffer,
@@ -189,9 +189,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             match self.submit(n, slot, false) {
                 Outcome::Done => left -= 1,
                 Outcome::Held => {}
-                Outcome::NoBuffer => {
-                    self.lanes.get(n).parked.push(self.front.requests.table(), slot);
-                }
+                Outcome::NoBuffer => self.park(n, slot),
             }
         }
         if self.lanes.get(n).parked.tenants() > 0 {
@@ -202,7 +200,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             let is_first = lane.parked.tenants() == 0;
             let Some(slot) = lane.next() else { break };
             if self.submit(n, slot, is_first) == Outcome::NoBuffer {
-                self.lanes.get(n).parked.push(self.front.requests.table(), slot);
+                self.park(n, slot);
             } else {
                 left -= 1;
             }
@@ -213,7 +211,33 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Submits parked reads until no tenant's first read finds a buffer.
+    /// Makes a read wait for a buffer. A tenant that yields to promises gets its tokens back, and
+    /// pays once it has the buffer. Else reads that have paid long ago would go to the device at
+    /// once when buffers come back, and a promised read would wait behind them.
+    fn park(&mut self, n: usize, slot: Slot) {
+        let entry = self.front.requests.get(slot);
+        if self.lanes.peek(n).scheduler().yields(entry.tenant) {
+            self.refund(n, slot);
+            self.front.requests.get(slot).is_refunded = true;
+        }
+        self.lanes.get(n).parked.push(self.front.requests.table(), slot);
+    }
+
+    /// Queues a refunded read in the scheduler again, now that it has a buffer.
+    fn queue_again(&mut self, slot: Slot, buf: Buf) -> Outcome {
+        let entry = self.front.requests.get(slot);
+        (entry.buf, entry.is_refunded) = (Some(buf), false);
+        if self.enqueue(slot).is_ok() {
+            return Outcome::Held;
+        }
+        let entry = self.front.requests.get(slot);
+        entry.is_refunded = true;
+        let buf = entry.buf.take();
+        self.front.give_back(buf);
+        Outcome::NoBuffer
+    }
+
+    /// Submits parked reads, or queues them again, until no tenant's first read finds a buffer.
     fn dispatch_parked(&mut self, n: usize, left: &mut usize) {
         let mut without = 0;
         while *left > 0 && without < self.lanes.get(n).parked.tenants() {
@@ -248,11 +272,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             Command::Read(range) => {
                 let (tenant, bytes) = (entry.tenant, range.bytes());
                 let yields = || self.lanes.peek(n).scheduler().yields(tenant);
-                let taken = buffers.take_for_read(quotas, (tenant, bytes), first, yields);
+                let taken = match entry.buf.take() {
+                    None => buffers.take_for_read(quotas, (tenant, bytes), first, yields),
+                    own => own,
+                };
                 let Some(buf) = taken else {
                     self.front.is_short |= buffers.is_dry(bytes);
                     return Outcome::NoBuffer;
                 };
+                if entry.is_refunded {
+                    return self.queue_again(slot, buf);
+                }
                 entry.submitted_at = Some(now);
                 (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
             }
@@ -343,10 +373,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         Outcome::Done
     }
 
-    /// Refunds the tokens of a request that goes to no device.
+    /// Refunds the tokens of a request that goes to no device, or to the device later.
     fn refund(&mut self, n: usize, slot: Slot) {
-        let command = self.front.requests.get(slot).command;
-        self.lanes.get(n).refund(self.front.limits.part_of(command));
+        let entry = self.front.requests.get(slot);
+        if !entry.is_refunded {
+            self.lanes.get(n).refund(self.front.limits.part_of(entry.command));
+        }
     }
 
     /// Answers the requests that the devices have completed.

@@ -573,7 +573,10 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
             let first = taken.len();
             lane.unpark(requests, |entry| entry.conn == id, &mut taken);
             for slot in &taken[first..] {
-                lane.refund(limits.part_of(requests.get(*slot).command));
+                let entry = requests.get(*slot);
+                if !std::mem::take(&mut entry.is_refunded) {
+                    lane.refund(limits.part_of(entry.command));
+                }
             }
         }
     }

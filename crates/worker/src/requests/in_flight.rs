@@ -11,6 +11,7 @@ use super::chain::{Chained, Links};
 
 /// A request in flight. Each of its waits is ended:
 /// - for the payload: by the connection's next bytes, or its end;
+/// - for a buffer: by a buffer that comes back, from a reply that was sent or a connection that ends;
 /// - behind a barrier: by the end of the requests before it;
 /// - in the scheduler: by the scheduler's rounds;
 /// - behind the fence: by the ends of requests that a gone connection of its client has at the device;
@@ -35,9 +36,11 @@ pub(crate) struct InFlight {
     /// The number of the request's first block on the device.
     pub(crate) lba: u64,
     /// The payload's buffer; `None` for requests without a payload and while the device or the
-    /// transport has the buffer.
+    /// transport has the buffer. A read has one here if it waited for a buffer before it paid.
     pub(crate) buf: Option<Buf>,
     pub(crate) payload: Arrival,
+    /// `true` while the request waits for a buffer, and its tenant has its tokens back.
+    pub(crate) is_refunded: bool,
     /// The fence that counts the request while the device has it, and the fence's epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
     /// The time at which the request's last byte arrived.
@@ -96,6 +99,7 @@ impl InFlight {
             lba,
             payload: Arrival { class: buf.as_ref().map(Buf::class), filled: 0, is_awaited },
             buf,
+            is_refunded: false,
             fence: None,
             received_at: now,
             submitted_at: None,

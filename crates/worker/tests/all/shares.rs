@@ -81,3 +81,37 @@ fn what_is_kept_in_reserve_is_for_promises() {
     rig.impoverish(&[]);
     assert!(rig.worker.is_at_rest());
 }
+
+#[test]
+fn a_read_that_waited_for_a_buffer_pays_once_it_has_one() {
+    let mut rig = Rig::new(64, &[(UNIT, 9), (4 * UNIT, 7)]);
+    (0..2).for_each(|conn| rig.connect(conn, conn as u8 + 1));
+    rig.promise(&[2]);
+    rig.leave_unread(0);
+    let said = rig.say(0, &b"R\x04".repeat(10));
+    let first = answers(&said, 0);
+    assert!((1..10).contains(&first), "{said:?}");
+    assert_eq!(rig.paid(), first, "those that wait for buffers have their tokens back");
+    rig.set_poor(&[1]);
+    assert_eq!(rig.read_on(0), [], "buffers came back, and tokens did not");
+    assert_eq!(rig.paid(), first);
+    let said = rig.impoverish(&[]);
+    assert_eq!((answers(&said, 0), rig.paid()), (10 - first, 10));
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn a_connection_that_ends_while_its_reads_have_buffers_and_no_tokens_gives_them_back() {
+    let mut rig = Rig::new(64, &[(UNIT, 9), (4 * UNIT, 7)]);
+    (0..3).for_each(|conn| rig.connect(conn, conn as u8 + 1));
+    rig.promise(&[2]);
+    rig.leave_unread(0);
+    let first = answers(&rig.say(0, &b"R\x04".repeat(10)), 0);
+    rig.set_poor(&[1]);
+    rig.read_on(0);
+    rig.hang_up(0);
+    rig.impoverish(&[]);
+    assert_eq!(rig.paid(), first, "nobody pays for what goes to no device");
+    assert!(rig.worker.is_at_rest());
+    assert_eq!(answers(&rig.say(2, &b"R\x04".repeat(5)), 2), 5);
+}
