@@ -51,8 +51,8 @@ impl Places {
         self.0.read().expect("no holder of this lock panics")
     }
 
-    /// Returns the index for another device: a new one, or a vacant one if all are used; `None` if
-    /// there is none.
+    /// Returns the index for a further device: a new index, or a vacated one once all indices were
+    /// used; `None` if every index has a device.
     pub fn vacant(&self) -> Option<usize> {
         let all = self.read();
         match all.len() {

@@ -199,8 +199,9 @@ impl Store {
         self.upkeep.reserve = if rises { reserve + 1 } else { wanted.min(reserve) };
     }
 
-    /// Returns the reserve that the trend needs. Even writes and their moves take one stream. The
-    /// batches of other streams may have waited since before, and each may still open a segment.
+    /// Returns the number of segments that must stay free for the present pattern of writes. Even
+    /// writes and the pages that garbage collection moves share one stream. Unfinished batches of
+    /// other streams may each still need a segment.
     fn wanted_reserve(&self) -> u32 {
         let streams = self.geometry.streams;
         if !self.trend.is_even() {

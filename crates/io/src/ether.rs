@@ -205,7 +205,7 @@ pub(crate) enum Patience {
     /// Repeats the attempt for some time, because the kernel may not yet have freed the resource of
     /// a killed server.
     Waits,
-    /// Fails at once: a client's program has other things to do.
+    /// Fails at once, as a client does, whose program has other things to do than to wait.
     Fails,
 }
 

@@ -1,7 +1,8 @@
 //! Streams and packets of one thread as one network: connections over packets beside those over TCP
 //! and Unix sockets. A server without a listener of packets uses [`Sockets`] alone.
 //!
-//! The index of a connection tells which of the two it belongs to, as does the number of a buffer.
+//! A connection's index shows whether it is a stream or goes over packets, and so does a buffer's
+//! number.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -31,7 +32,7 @@ use crate::{
 /// The bit in the numbers of the receive buffers for packet connections.
 const OF_PACKETS: u32 = 1 << 31;
 
-/// The size of the receive buffers for packet connections.
+/// The number and size of the receive buffers for packet connections.
 const UP: SizeClass = SizeClass { bytes: 16 << 10, count: 512 };
 
 /// Maximum bytes of a packet within the machine: seven replies of 4 KiB. Smaller packets are
@@ -48,7 +49,7 @@ const NETWORK_BYTES: usize = 9000 - UDP_BYTES;
 /// Bytes of the heads of IPv4 and UDP.
 const UDP_BYTES: usize = 28;
 
-/// A time that does not come.
+/// A time in the far future, which never comes.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// Lower limit of the number of packets that peers may have in flight to this process at the same
@@ -61,17 +62,17 @@ type CardPackets = Packets<Shaped<AnyLane>>;
 /// Dials that failed before they had a socket.
 #[derive(Default)]
 struct Failures {
-    /// The events that say so.
+    /// The events that report the failed dials.
     events: Vec<NetEvent>,
-    /// The number of such dials so far.
+    /// The number of failed dials so far.
     dials: u32,
 }
 
-/// The times of a transport over packets.
+/// The times at which a packet transport has to be polled.
 struct Pace {
     clock: TurnClock,
-    /// The time until which the transport has nothing to do unless a lane has, so that turns pass it
-    /// by; zero after anything was asked of it.
+    /// The time until which the transport needs no poll unless a lane has work, so that turns skip
+    /// it; zero after any call to the transport.
     rests_until: Instant,
 }
 
@@ -83,13 +84,13 @@ pub struct PacketSockets {
     packets: Option<CardPackets>,
     /// The listener that receives packets.
     listener: Option<(ListenerId, Listener)>,
-    /// The sizes and the shape of a further lane, at a client; `None` until it dials.
+    /// The buffer sizes and the traffic shape of further lanes, at a client; `None` until it dials.
     further: Option<(LaneSizes, Option<Shape>)>,
     /// The ports of this client at Ethernet cards.
     doors: Vec<Door>,
     /// The server to which packet connections are dialled.
     server: Option<Endpoint>,
-    /// The key with which packets to the server are sealed.
+    /// The key that encrypts packets to the server.
     key: Option<PacketKey>,
     failures: Failures,
     pace: Pace,
@@ -105,8 +106,7 @@ pub struct PacketSockets {
 }
 
 impl PacketSockets {
-    /// Returns the packet transport if the connection is over packets; `None` if it is over a
-    /// stream.
+    /// Returns the packet transport if the connection goes over packets; `None` for a stream.
     fn of(&mut self, conn: ConnId) -> Option<&mut CardPackets> {
         match conn.index as usize >= self.connections_max {
             true => self.awake(),
@@ -114,7 +114,7 @@ impl PacketSockets {
         }
     }
 
-    /// Returns the packet transport, of which something is asked: the next turn polls it.
+    /// Returns the packet transport for a call to it, and has the next turn poll it.
     fn awake(&mut self) -> Option<&mut CardPackets> {
         self.pace.rests_until = Instant::ZERO;
         self.packets.as_mut()
@@ -131,7 +131,8 @@ impl PacketSockets {
         self.packets.as_ref().filter(|_| is_of_packets)
     }
 
-    /// Returns a transport over these roads, a lane each. Packets are as small as every road carries.
+    /// Creates a transport with one lane for each carrier (`roads`). The packet size is the
+    /// smallest of the carriers' limits.
     fn carry(
         &mut self,
         roads: Vec<Road>,
@@ -195,8 +196,8 @@ impl PacketSockets {
         Ok(packets)
     }
 
-    /// Returns a lane over each road. If one of them cannot be made, those made before it are taken
-    /// back, so that the next dial can make them.
+    /// Creates a lane over each carrier. If one lane cannot be made, the lanes made before it are
+    /// taken back, so that the next dial can make them.
     fn pave(&self, roads: Vec<Road>, sizes: LaneSizes) -> Result<Vec<AnyLane>, Error> {
         let mut lanes = Vec::with_capacity(roads.len());
         for (number, road) in roads.into_iter().enumerate() {
@@ -211,7 +212,7 @@ impl PacketSockets {
         Ok(lanes)
     }
 
-    /// Returns lane `number` over a road.
+    /// Creates lane `number` over a carrier.
     fn lane(&self, number: usize, road: Road, sizes: LaneSizes) -> Result<AnyLane, Error> {
         Ok(match road.over {
             Over::Socket(socket, kind) => {
@@ -224,8 +225,8 @@ impl PacketSockets {
         })
     }
 
-    /// Opens lanes to the further stations of a server. One that cannot be opened costs speed, not
-    /// correctness.
+    /// Opens lanes to the further addresses of a server. A lane that cannot be opened costs speed,
+    /// not correctness.
     fn open_lanes(&mut self) {
         let (Some(packets), Some((sizes, shape))) = (&mut self.packets, self.further) else {
             return;
@@ -273,8 +274,8 @@ impl PacketSockets {
         Ok(())
     }
 
-    /// Opens the cards for a server in segments of Ethernet, and returns the ways to the server. A card
-    /// that cannot be opened costs speed, not correctness, if another can.
+    /// Opens the cards for a server on Ethernet segments, and returns the carriers and the routes
+    /// to the server. A card that cannot be opened costs speed, not correctness, if another can.
     fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Way>), Error> {
         let (mut doors, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
         let mut opened: Vec<&str> = Vec::new();
@@ -345,7 +346,7 @@ impl PacketSockets {
     }
 }
 
-/// Opens a card of this machine for a client, by the way `via`.
+/// Opens a local card for a client; `via` selects the kernel's interface (AF_XDP or packet socket).
 fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(Door, Road), Error> {
     let door = Door::call(card.interface())?;
     // Memory of a card that is opened stays, so nothing may fail afterwards that can fail before.
@@ -357,13 +358,13 @@ fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(Door, Road), Er
     Ok((door, road))
 }
 
-/// The socket or card that a lane lies over.
+/// The socket or card under a lane.
 enum Over {
     Socket(Arc<OwnedFd>, SocketKind),
     Card(Box<CardSocket>, Door),
 }
 
-/// The socket or card that a lane will lie over, and the facts that decide about its sizes.
+/// The carrier of a future lane: a socket or card, and the limits that determine the lane's sizes.
 struct Road {
     over: Over,
     /// Bytes of the largest packet.
@@ -373,7 +374,8 @@ struct Road {
 }
 
 impl Road {
-    /// Returns the road of a listener's first lane, and the station that clients are told for it.
+    /// Returns the carrier of a listener's first lane, and the address that is announced to clients
+    /// for it.
     fn at_lane(lane: &mut Listener) -> Result<(Road, Station), Error> {
         let (card, socket) = (lane.card.take(), lane.socket.clone());
         match (lane.endpoint(), lane.door.as_deref()) {
@@ -392,8 +394,7 @@ impl Road {
         }
     }
 
-    /// Returns the properties of a lane over a UDP socket that is bound to an address, or connected
-    /// to it.
+    /// Returns the carrier over a UDP socket that is bound to an address, or connected to it.
     fn over_udp(socket: Arc<OwnedFd>, address: SocketAddr, dials: bool) -> Road {
         let kept = kept_by(&socket);
         // Within the machine nothing but the socket's memory is a bottleneck.
@@ -411,13 +412,13 @@ impl Road {
         }
     }
 
-    /// Returns the road over a packet socket at an Ethernet card.
+    /// Returns the carrier over a packet socket at an Ethernet card.
     fn over_ether(socket: Arc<OwnedFd>, door: &Door) -> Result<Road, Error> {
         let (packet_bytes, kept) = (door.packet_bytes()?, kept_by(&socket));
         Ok(Road { over: Over::Socket(socket, SocketKind::at(door)), packet_bytes, kept })
     }
 
-    /// Returns the road over an AF_XDP socket at an Ethernet card.
+    /// Returns the carrier over an AF_XDP socket at an Ethernet card.
     fn over_card(card: Box<CardSocket>, door: &Door) -> Result<Road, Error> {
         let packet_bytes = door.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
         let kept = RECEIVED_MAX * CHUNK_BYTES;
@@ -440,8 +441,8 @@ fn kept_by(socket: &OwnedFd) -> usize {
 }
 
 impl Drop for PacketSockets {
-    /// Tells the peers that the packet connections are over. In a forked child, which shares them,
-    /// does nothing.
+    /// Notifies the peers of the end of the packet connections. In a forked child, which shares
+    /// them, does nothing.
     fn drop(&mut self) {
         if let Some(packets) = &mut self.packets
             && self.process == std::process::id()

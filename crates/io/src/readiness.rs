@@ -26,7 +26,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Returns a descriptor for `reactor`; called once for each reactor. No time is set.
+    /// Creates the descriptor for `reactor`; called once for each reactor. The timer is not set.
     ///
     /// # Errors
     /// Fails if there are too few descriptors.

@@ -89,7 +89,7 @@ impl Ports {
     }
 }
 
-/// A socket of a table of the kernel.
+/// A socket in the kernel's socket tables (`/proc/net`): its owner and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Socket {
     uid: u32,

@@ -94,7 +94,7 @@ impl fmt::Display for CostModelError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line(u32);
 
-/// The number of lines of a price list for each number of pages: one for each kind of request.
+/// The number of price-list lines for each request size in pages: one for each kind of request.
 const KINDS: usize = 4;
 
 impl Line {

@@ -1,5 +1,6 @@
-//! The oracle for tenants without demand: they are not visited, and a few of their requests go the
-//! short way (docs/explanation/scheduler.md, "Tenants without demand").
+//! The oracle for tenants without demand: they are not visited, and a few of their requests are
+//! submitted at once, without a visit (the "short way") (docs/explanation/scheduler.md, "Tenants
+//! without demand").
 //!
 //! The oracle still looks at every tenant in every round, and each idle tenant makes its own
 //! tokens: there is no pool, no packed word and no heap.
@@ -14,15 +15,16 @@ use crate::{Cost, Load};
 /// The state of a tenant between its requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Idle {
-    /// `true` if the tenant makes its own tokens, instead of making them for the bucket.
+    /// `true` if the tokens of the tenant's rate go to the tenant; `false` if they go to the
+    /// bucket.
     held: bool,
     /// `true` if the tenant is held and has no demand.
     rests: bool,
     /// The time at which the resting tenant's balance should be full.
     due: Option<u64>,
-    /// The time up to which the tenant's own tokens are made.
+    /// The time up to which the tenant's own tokens were generated.
     made_to: u64,
-    /// The time up to which the rate of a tenant that is not held is spent.
+    /// The time up to which the rate of a tenant that is not held has been spent.
     spent_to: u64,
 }
 
@@ -53,7 +55,8 @@ impl Reference {
         }
     }
 
-    /// Returns the number of best-effort tenants, and the units a second of each.
+    /// Returns the number of active best-effort tenants, and the units a second that each tenant
+    /// gets.
     fn shares(&self) -> (u64, u64) {
         let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
         (count, self.unallocated / count.max(1))
@@ -118,7 +121,8 @@ impl Reference {
         }
     }
 
-    /// Serves newcomers the short way, or holds them.
+    /// Submits the requests of tenants with new demand at once (the "short way"), or else holds the
+    /// tenants.
     fn take_newcomers(&mut self, time: u64, share: u64, submitted: &mut Vec<usize>) {
         let mut room = self.bucket;
         let mut spent = 0;
@@ -147,8 +151,8 @@ impl Reference {
         self.bucket -= spent;
     }
 
-    /// Returns `true` if a tenant's requests go the short way, by the table of "The short way".
-    /// Then their price counts as spent of the tenant's rate.
+    /// Returns `true` if a tenant's requests may be submitted at once, by the table of "The short
+    /// way". Their price is then spent from the tenant's rate.
     fn goes_short(&mut self, n: usize, time: u64, units: i64, share: u64, room: i64) -> bool {
         let t = &mut self.tenants[n];
         let spent_to = t.idle.spent_to;

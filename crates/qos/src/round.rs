@@ -42,7 +42,7 @@ impl Clock {
 pub(crate) enum Phase {
     /// The scheduler is between rounds.
     Over,
-    /// The requests that went the short way are submitted.
+    /// The requests that idle tenants may have submitted at once (the "short way") are submitted.
     Express,
     /// Latency-critical tenants get tokens, submit and donate (Algorithm 1, lines 4 to 12).
     Critical,
@@ -202,7 +202,8 @@ impl Round {
         self.submitted = Submitted::default();
     }
 
-    /// Begins to submit the requests that went the short way.
+    /// Begins to submit the requests of idle tenants that are submitted without a visit (the "short
+    /// way").
     pub(crate) fn start_express(&mut self, paid: Paid) {
         self.phase = Phase::Express;
         self.visit = Visit { paid, ..Visit::NOBODY };

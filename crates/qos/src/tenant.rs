@@ -171,9 +171,10 @@ impl Tenant {
         self.limit.store(NEG_LIMIT.min(-nano(dearest)), Relaxed);
     }
 
-    /// Spends so many units of a rate (units a second) whose tokens the idle pool generates, if the
-    /// tenant is then ahead of its rate by at most `most` units. Returns `false` if nothing is
-    /// spent, also because another worker spends at the same time.
+    /// Spends `units` of the rate of an idle tenant (`rate` is in units a second), if the tenant is
+    /// then ahead of its rate by at most `most` units. The idle pool generates the tokens of that
+    /// rate. Returns `false` if nothing is spent, for example because another worker spends at the
+    /// same time.
     pub(crate) fn spend_ahead(&self, now: u64, units: u64, rate: u64, most: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let Some(time) = (units * NANO as u64).checked_div(rate) else { return false };

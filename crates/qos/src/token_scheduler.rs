@@ -208,8 +208,8 @@ impl TokenScheduler {
         self.round.start(phase, ring.head().unwrap_or(0), ring.len);
     }
 
-    /// Begins the next phase after every tenant of this one was visited. The ring starts with its
-    /// second tenant in the next round, if the first one profited from being first.
+    /// Begins the next phase after every tenant of the present phase was visited. In the next round
+    /// the ring starts with its second tenant if the first tenant profited from being first.
     fn end_phase(&mut self) {
         let phase = self.round.phase();
         if phase == Phase::Express {

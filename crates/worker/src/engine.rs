@@ -252,8 +252,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         }
     }
 
-    /// Submits a request to its device. The spare buffer is only for the `first` request in the
-    /// device's order.
+    /// Submits a request to its device. Only the `first` request in the device's order may use the
+    /// spare buffer.
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> Outcome {
         let Frontend { conns, requests, limits, now, .. } = &mut self.front;
         let (entry, buffers, quotas) = requests.get_with_buffers(slot);

@@ -32,19 +32,19 @@ enum Kind {
     Memory { connections: usize, target: f64 },
 }
 
-/// The p95 that a tail is compared with.
+/// The measurement whose p95 a tail latency is compared with.
 #[derive(Clone, Copy)]
 enum Beside {
-    /// The server's own with this number of connections.
+    /// The server itself with the given number of connections.
     Connections(usize),
-    /// The ceiling's with as many connections.
+    /// The ceiling program with as many connections.
     Ceiling,
 }
 
 #[derive(Clone, Copy)]
 enum Against {
     Ceiling,
-    /// The ceiling, measured at another shape of the load than the server.
+    /// The ceiling program, measured with another load shape than the server.
     CeilingAt(Shape),
     Naive,
     /// The server itself over another protocol.
@@ -124,7 +124,7 @@ const fn tls(name: &'static str, of: Speech, plain: Speech, target: f64) -> Row 
     Row { name, kind: Kind::Rate { of, shape: READ_4K, against: Against::Speech(plain), target } }
 }
 
-/// Returns a row that compares the latency of lone requests over TLS with that without TLS.
+/// Returns a row that compares the latency of single requests over TLS with that without TLS.
 const fn lone_tls(name: &'static str, of: Speech, plain: Speech) -> Row {
     let against = Against::Speech(plain);
     Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 3.0 } }
@@ -322,8 +322,8 @@ impl<'a> Rows<'a> {
         Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
     }
 
-    /// Returns the contender that a row compares the server with, the shape of its load, and its
-    /// rate in requests a second; `None` for as fast as possible.
+    /// Returns the program that a row compares the server with, the shape of its load, and its rate
+    /// in requests a second; `None` for as fast as possible.
     fn yardstick(
         &mut self,
         shape: Shape,
@@ -342,7 +342,8 @@ impl<'a> Rows<'a> {
         self.speaking(Speech::Reflex1, shape)
     }
 
-    /// Returns the server under test over a protocol, or the yardstick that stands in for it.
+    /// Returns the server over a protocol, or the reference program that replaces the server for
+    /// the comparison.
     fn speaking(&mut self, speech: Speech, shape: Shape) -> Result<Contender, String> {
         Ok(match self.settings.stand_in {
             None => Contender::Nearflash(speech),

@@ -1,22 +1,23 @@
-//! The link that a measurement asks for (docs/adr/0051-shaped-lanes.md): a rate, a size of frames, a
-//! rule of batches and a number of associations, in an environment variable. No server that serves users has it.
+//! The slowed-down link of a benchmark (docs/adr/0051-shaped-lanes.md), set by an environment
+//! variable: a rate, a frame size, a batching rule and a number of associations. Never set on a
+//! production server.
 
 use packets::batch::{Adaptive, Batch};
 use packets::{Settings, Shape};
 
 use crate::Error;
 
-/// The environment variable with the link that a measurement asks for.
+/// The environment variable with the settings of the slowed-down link.
 const VARIABLE: &str = "NEARFLASH_PACKET_LINK";
 
 const FORM: &str =
     "expected rate=NGbit, frame=BYTES, batch=never|turn|tyche|N or associations=N, with commas";
 
-/// Bytes of a frame on a link that its interface does not count: preamble, head, checksum and gap
-/// (IEEE 802.3).
+/// Bytes of an Ethernet frame that count on the link but not in the interface's MTU: preamble,
+/// header, checksum and gap (IEEE 802.3).
 const FRAME_BYTES: usize = 8 + 14 + 4 + 12;
 
-/// The link that a measurement asks for.
+/// The settings of the slowed-down link of a benchmark.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trial {
     bits_per_second: Option<u64>,
@@ -59,16 +60,16 @@ impl Trial {
         Some(trial)
     }
 
-    /// Returns the largest packet, whose frame has `head` bytes of other protocols before it, and
-    /// which the lane bounds to `most` bytes.
+    /// Returns the size of the largest packet that fits a frame after `head` bytes of other
+    /// protocols' headers, and is at most `most` bytes.
     pub(crate) fn packet_bytes(&self, head: usize, most: usize) -> usize {
         let least = Settings::PACKET_BYTES_MIN;
         let frame = self.frame.map_or(most, |frame| frame.saturating_sub(head));
         frame.clamp(least, most.max(least))
     }
 
-    /// Returns the shape of the link, whose frames have `head` bytes of other protocols before each
-    /// packet; `None` if it has no rate.
+    /// Returns the traffic shape of the link, whose frames have `head` bytes of other protocols'
+    /// headers before each packet; `None` if no rate is set.
     pub(crate) fn shape(&self, head: usize) -> Option<Shape> {
         let overhead_bytes = FRAME_BYTES + head;
         self.bits_per_second.map(|bits_per_second| Shape { bits_per_second, overhead_bytes })
@@ -80,8 +81,8 @@ impl Trial {
         self.associations.unwrap_or(1)
     }
 
-    /// Returns the rule by which frames leave: at the end that dials, the one that was asked for. A
-    /// server's replies leave with the turn that served their batch, or each alone.
+    /// Returns the batching rule of sends: at the end that dials, the configured rule. A server's
+    /// replies leave with the turn that served their batch, or each alone.
     pub(crate) fn rule(&self, dials: bool) -> Batch {
         match &self.rule {
             Some(Batch::Never) => Batch::Never,

@@ -1,5 +1,5 @@
-//! Cards in segments of Ethernet that do not reach each other: a client with some cards, and a server
-//! with some.
+//! Tests of network cards on Ethernet segments that do not reach each other: a client with some
+//! cards, and a server with some.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ fn station(end: u8, lane: u8) -> Station {
     Station::Ethernet { mac: Mac([2, 0, 0, 0, end, lane]), port: PORT }
 }
 
-/// The packets on their way, and the segments.
+/// The packets in transit, and the segments.
 #[derive(Default)]
 struct Air {
     /// Each packet with its segment, sender and receiver.
@@ -39,7 +39,7 @@ struct Air {
 }
 
 impl Air {
-    /// Returns the number of packets from one station to another since the last reading of any.
+    /// Returns the number of packets between two addresses since the last reading of any count.
     fn count(&self, from: Station, to: Station) -> usize {
         self.sent.iter().filter(|way| **way == (from, to)).count()
     }
@@ -116,7 +116,7 @@ fn bufs(count: u32, bytes: usize) -> Vec<Buf> {
 const CLIENT: u8 = 1;
 const SERVER: u8 = 2;
 
-/// Returns an end with a card in each of these segments.
+/// Returns an endpoint's transport with a card in each of the segments.
 fn end(air: &Rc<RefCell<Air>>, end: u8, segments: &[u8]) -> Packets<Card> {
     let card = |(n, segment): (usize, &u8)| Card {
         air: air.clone(),
@@ -156,8 +156,8 @@ struct Segments {
 }
 
 impl Segments {
-    /// Returns a client and a server with a card in each of these segments, and these ways of the
-    /// client.
+    /// Returns a client and a server with a card in each of the given segments. `ways` are the
+    /// client's routes.
     fn new(client: &[u8], ways: &[Way], server: &[u8]) -> Segments {
         let air = Rc::<RefCell<Air>>::default();
         let mut stations = [None; LANES_MAX];
@@ -209,7 +209,8 @@ impl Segments {
         end.kick(self.now);
     }
 
-    /// Returns the packets from the client's lane to the server's station while this passes.
+    /// Returns the number of packets from the client's lane to the server's address, for each of
+    /// the `ways`, in the time `over`.
     fn carried(&mut self, ways: &[(u8, u8)], over: Duration) -> Vec<usize> {
         self.air.borrow_mut().sent.clear();
         self.run(over);

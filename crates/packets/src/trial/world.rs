@@ -206,7 +206,8 @@ impl World {
         }
     }
 
-    /// Sends a packet to the port of a node, which the weather may lose, repeat, delay or damage.
+    /// Sends a packet to the port of a node. The simulated network (its weather) may lose, repeat,
+    /// delay or damage the packet.
     pub(crate) fn send(&mut self, from: usize, to: usize, lane: u8, mut bytes: Vec<u8>) {
         let Weather { loss, duplicate, reorder, corrupt, truncate } = self.weather;
         if self.chance.per_mille(loss) {

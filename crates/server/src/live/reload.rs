@@ -29,7 +29,7 @@ pub(crate) struct Reloaded {
     pub(crate) unread: Vec<String>,
 }
 
-/// Makes a running server use another configuration.
+/// Applies a new configuration to a running server.
 pub(super) struct Reload<'a> {
     reconciler: &'a Reconciler,
     /// The origin that new tenants get: the configuration, or an operator.
@@ -42,12 +42,12 @@ pub(super) struct Reload<'a> {
 type Keep<'a> = &'a dyn Fn(&Config) -> Result<(), Problem>;
 
 impl<'a> Reload<'a> {
-    /// Returns the reload of a configuration file, for which nothing has to be stored.
+    /// Creates the reload of a configuration file, which stores nothing.
     pub(super) fn of_file(reconciler: &'a Reconciler) -> Reload<'a> {
         Reload { reconciler, origin: Origin::Configured, keep: &|_| Ok(()) }
     }
 
-    /// Returns the reload of a state that an operator imports, which `keep` stores.
+    /// Creates the reload of a state that an operator imports and that `keep` stores.
     pub(super) fn of_operator(reconciler: &'a Reconciler, keep: Keep<'a>) -> Reload<'a> {
         Reload { reconciler, origin: Origin::Operator, keep }
     }

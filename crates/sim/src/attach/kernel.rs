@@ -57,8 +57,8 @@ pub(super) struct Kernel {
     /// Tags of writes and buffers into which their data was copied, for the process to poll.
     copied: Vec<(u16, Buf)>,
     freed: Vec<Buf>,
-    /// `true` once every queue of the present process has had a connection, so that requests may be
-    /// given to the process.
+    /// `true` once every queue of the present process has had a connection, so that the kernel may
+    /// pass requests to the process.
     pub(super) gives: bool,
 }
 

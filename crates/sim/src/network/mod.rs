@@ -85,7 +85,7 @@ pub(crate) struct Network {
     hosts: Vec<Host>,
     dialled: Vec<Dialled>,
     partings: Partings,
-    /// The network that hosts have instead, in a world of packets.
+    /// The simulated packet network, which replaces the streams in a world of packets.
     pub(crate) packets: Option<PacketNetwork>,
     marks: Marks,
     trace: bool,

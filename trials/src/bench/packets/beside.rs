@@ -12,7 +12,7 @@ const LOADS: [(&str, &str, Shape); 3] = [
     ("beside 4k-1x1", "TCP, 1 connection, 4 KiB, 1 request", shape(4096, 1, 1)),
 ];
 
-/// The most that a listener of packets may cost, as a share.
+/// The maximum cost of a packet listener for TCP connections, as a share.
 const COST_MAX: f64 = 0.005;
 
 const fn shape(block_size: usize, connections: usize, queue_depth: usize) -> Shape {
@@ -57,7 +57,7 @@ fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Measu
     )
 }
 
-/// Runs the load on a server of its own over TCP, which may have a listener of packets, too.
+/// Measures the load over TCP on a fresh server, which also listens for packets if `has_packets`.
 fn once(bed: &mut Cable, shape: Shape, has_packets: bool) -> Result<Figure, String> {
     let port = bed.port();
     let mut urls = vec![Way::Tcp.server_url(&bed.places, port)];

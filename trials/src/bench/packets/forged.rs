@@ -9,12 +9,12 @@ use super::judge::{Bound, Judged, Measured, Side, ratio, verdict};
 use super::way::Way;
 use crate::bench::process::{Server, private_bytes};
 
-/// The reads of the client, in an open loop, and those before them, in a closed one.
+/// The shape of the client's reads: of the measured open loop, and of the closed loop before it.
 const SHAPE: Shape = Shape { block_size: 4096, connections: 8, queue_depth: 8 };
 const BUSY: Shape = Shape { block_size: 4096, connections: 64, queue_depth: 32 };
 const READS_PER_SECOND: &str = "5000";
 
-/// The most that forged packets may do to the p95 of reads, as a factor.
+/// The maximum factor by which forged packets may raise the p95 of reads.
 const SLOWER_MAX: f64 = 1.25;
 
 /// The most bytes by which the server's memory may grow after the first round. Buffers of its pools
@@ -22,24 +22,24 @@ const SLOWER_MAX: f64 = 1.25;
 /// more.
 const GROWTH_MAX: f64 = 1_048_576.0;
 
-/// The places that forged packets go to.
+/// The destinations of forged packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     /// No packets are forged.
     Nobody,
     Server,
-    /// A socket on the server's core, of a program that throws all packets away.
+    /// A socket on the server's core, whose program discards all packets.
     Sink,
-    /// A port of the server's machine without a socket.
+    /// A closed port of the server's machine.
     Closed,
 }
 
 const ALL: [To; 4] = [To::Nobody, To::Server, To::Sink, To::Closed];
 
-/// The findings of the rounds beside the times of reads.
+/// The findings of the rounds besides the read latencies.
 #[derive(Default)]
 struct Told {
-    /// Forged packets a second, by place.
+    /// Forged packets a second, by destination.
     rates: [Vec<f64>; ALL.len()],
     /// The associations that the client lost.
     lost: u64,
@@ -47,7 +47,7 @@ struct Told {
     memory: Vec<f64>,
 }
 
-/// Measures reads beside forged packets, without and with a seal.
+/// Measures reads during a flood of forged packets, without and with encryption.
 pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
     [("forged", Way::UdpFixed), ("forged sealed", Way::SealedFixed)]
         .map(|(name, way)| one(bed, name, way))
@@ -124,7 +124,8 @@ fn rounds(bed: &mut Cable, way: Way, sides: &mut [Side], told: &mut Told) -> Res
     Ok(())
 }
 
-/// Measures reads beside forged packets to a place. Returns their figure, and the packets a second.
+/// Measures reads during a flood of forged packets to one destination. Returns the figure, and the
+/// forged packets a second.
 fn once(
     bed: &mut Cable,
     server: &Server,

@@ -267,8 +267,8 @@ fn reads(device: &str) -> String {
     format!("awk '{{ print $1 }}' /sys/block/{device}/stat")
 }
 
-/// Returns the guest's command of a load of random reads of 4 KiB, with the options `size` for its
-/// length.
+/// Returns the guest's command for a load of random 4 KiB reads. `size` holds the options that set
+/// its length.
 fn load(device: &str, size: &str) -> String {
     format!(
         "fio --name=load --filename=/dev/{device} --size={BYTES} --rw=randread --bs=4k --direct=1 \
