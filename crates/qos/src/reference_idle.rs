@@ -55,7 +55,7 @@ impl Reference {
         }
     }
 
-    /// Returns the number of active best-effort tenants, and the units a second that each tenant
+    /// Returns the number of best-effort tenants, and the units a second that each tenant
     /// gets.
     fn shares(&self) -> (u64, u64) {
         let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;

@@ -187,9 +187,9 @@ impl Tenant {
         goes
     }
 
-    /// Spends so many units of a rate (units a second), if the rate has generated them since the
-    /// last spending, or in the last `longest` nanoseconds. Returns `false` if nothing is spent,
-    /// also because another worker spends at the same time.
+    /// Spends `units` of the rate of an idle tenant (`rate` is in units a second), if the rate has
+    /// generated them since the last spending, within the last `longest` nanoseconds. Returns
+    /// `false` if nothing is spent, for example because another worker spends at the same time.
     pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64, longest: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
         let since = now.saturating_sub(spent_to).min(longest);
