@@ -34,7 +34,7 @@ const NEEDED: [(u64, &str); 4] = [
 /// in flight, the kernel notices the end once they have been in flight for 30 seconds.
 const END_MAX: Duration = Duration::from_secs(90);
 
-/// Number of the error that somebody has the device's file open (`EBUSY`).
+/// The error number `EBUSY`: a process has the device's file open.
 const BUSY: i32 = 16;
 
 /// The pause between two attempts, while a change in the kernel is awaited.
@@ -319,8 +319,8 @@ fn open_file(device: u32) -> Result<Arc<File>, String> {
     }
 }
 
-/// Serves a device until it is detached, or until a signal. After a signal, a device that nobody
-/// uses is removed. A used one waits for a successor of this process, and the call fails.
+/// Serves a device until it is detached, or until a signal. After a signal, an unused device is
+/// removed. A used device waits for a successor of this process, and the call fails.
 fn serve(
     control: &mut Control,
     folder: &Path,

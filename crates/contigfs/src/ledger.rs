@@ -30,7 +30,7 @@ pub(crate) struct Ledger {
     failed: bool,
     /// `true` if changes were dropped because a commit had failed.
     lost: bool,
-    /// Pages with changes that wait.
+    /// Pages with deferred changes (of sizes and times), which are in no commit yet.
     lazy: BTreeSet<u64>,
 }
 
@@ -51,7 +51,8 @@ impl Ledger {
         }
     }
 
-    /// Begins a change of at most `most` pages. `image` returns a page as it is in memory.
+    /// Prepares for a change of at most `most` pages: closes the commit being built if they might
+    /// not fit. `image` returns the content of a page in memory.
     pub(crate) fn begin(&mut self, most: usize, image: impl Fn(u64) -> Image) {
         if self.building.len() + most > self.pages_max {
             self.close(image);
@@ -74,7 +75,7 @@ impl Ledger {
         self.closed + 1
     }
 
-    /// Notes a change that may wait. After a failure it is given up.
+    /// Records a page with a deferred change. After a failed commit the change is dropped.
     pub(crate) fn dirty_lazily(&mut self, page: u64) {
         if self.failed {
             self.lost = true;
@@ -83,12 +84,12 @@ impl Ledger {
         }
     }
 
-    /// Returns `true` if the page has changes that wait.
+    /// Returns `true` if the page has deferred changes.
     pub(crate) fn is_lazy(&self, page: u64) -> bool {
         self.lazy.contains(&page)
     }
 
-    /// Returns the first page with changes that wait.
+    /// Returns the first page with deferred changes.
     pub(crate) fn first_lazy(&self) -> Option<u64> {
         self.lazy.first().copied()
     }
@@ -113,7 +114,7 @@ impl Ledger {
         self.failed
     }
 
-    /// Returns `true` after a failure that gave changes up.
+    /// Returns `true` if a failed commit has caused changes to be dropped.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost
     }
@@ -159,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// Gives all changes up that are not durable.
+    /// Drops all changes that are not durable.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
         self.lost |= !(self.ready.is_empty() && self.building.is_empty() && self.lazy.is_empty());

@@ -167,7 +167,7 @@ impl FileSystem {
         self.state.outcome(until)
     }
 
-    /// Has all sizes and times committed that wait.
+    /// Moves all deferred changes of sizes and times into commits.
     pub fn flush_attributes(&mut self) {
         if !self.is_read_only() {
             self.state.flush();

@@ -62,13 +62,13 @@ pub struct Trace {
     pub tenant: TenantId,
     /// The index of its connection.
     pub connection: u32,
-    /// The namespace of the request.
+    /// The index of the request's connection.
     pub namespace: NamespaceId,
-    /// The kind of its command.
+    /// The namespace of the request.
     pub kind: Kind,
     /// The status of the request.
     pub status: Status,
-    /// The size of its data in bytes.
+    /// The size of the request's data in bytes.
     pub bytes: u32,
     /// The time at each [`Seam`], in nanoseconds of the server's clock; zero if the request did not
     /// reach it.

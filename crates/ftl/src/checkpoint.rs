@@ -48,7 +48,7 @@ enum Phase {
 pub(crate) enum Motion {
     /// No victim is under collection, and no page is being moved.
     Idle,
-    /// A victim is under collection, but no page is being moved.
+    /// A victim is under collection, but none of its pages is being moved at the moment.
     Between,
     /// Garbage collection is moving pages from one place to another.
     Moving,

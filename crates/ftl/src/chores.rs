@@ -1,5 +1,5 @@
-//! Counters of the work that a volume does of its own accord, for the thread that charges it to
-//! tenants: collected pages, headers, checkpoints.
+//! Counters of the background work of a volume, for the thread that charges it to tenants:
+//! collected pages, headers, checkpoints.
 //!
 //! The worker of the volume publishes its counters; another thread reads them.
 
@@ -80,12 +80,13 @@ impl Chores for Tally {
     }
 }
 
-/// Returns the work for each page of hosts while hosts write every page equally often.
+/// Returns the background work for each page that hosts write, while hosts write every page equally
+/// often.
 ///
 /// Segments are collected about in the order in which they were written. Then a victim has the live
 /// share `v` with `u = (v − 1)/ln v`, where `u` is the live share of all closed segments (Robinson
-/// 1996; Desnoyers 2012). So `v/(1 − v)` pages are moved for each page of hosts. The collector reads
-/// whole victims, and each batch has a header.
+/// 1996; Desnoyers 2012). So `v/(1 − v)` pages are moved for each page of hosts. The collector
+/// reads whole victims, and each batch has a header.
 fn uniform(geometry: &Geometry) -> ChoreRate {
     let dense = f64::from(geometry.dense_pages().max(1));
     // The reserve is free, and the open segments are half full.
@@ -101,9 +102,9 @@ fn uniform(geometry: &Geometry) -> ChoreRate {
     }
 }
 
-/// Returns the work for each page of hosts if each is a batch of its own; `rate` is the work in
-/// full batches. The log of lone writes takes a header beside the page, both are read, and the page
-/// is moved. Without such a log the header takes a place like that of a page.
+/// Returns the work for each page that hosts write, if each page is a batch of its own; `rate` is
+/// the work in full batches. A log for single-page writes adds at most two pages read and two
+/// written. Without such a log a header takes as much space as a page.
 fn alone(rate: ChoreRate, geometry: &Geometry) -> ChoreRate {
     let ChoreRate { read_permille, written_permille } = rate;
     let place = written_permille + 1_000;
@@ -111,8 +112,8 @@ fn alone(rate: ChoreRate, geometry: &Geometry) -> ChoreRate {
     ChoreRate { read_permille: read_permille + more, written_permille: written_permille + more }
 }
 
-/// Returns the live share of a victim, while the share `used` of the pages in all closed segments
-/// is live.
+/// Returns the expected live share of a victim if the share `used` of the pages in all closed
+/// segments is live.
 fn live_share(used: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..40 {

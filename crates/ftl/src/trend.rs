@@ -1,13 +1,13 @@
 //! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
 
-/// The mean heat of written pages below which writes count as even; above [`UNEVEN_ABOVE`] they do
-/// no more. While hosts write all pages equally often, a page has a heat of 24 on average when it
-/// is written, and 40 afterwards.
+/// The mean heat (recent write frequency) of written pages below which the volume's writes become
+/// even; they stay even up to [`UNEVEN_ABOVE`]. While hosts write all pages equally often, a page
+/// has a heat of 24 on average when it is written, and 40 afterwards.
 const EVEN_BELOW: f32 = 48.0;
 const UNEVEN_ABOVE: f32 = 56.0;
 
-/// The heat is averaged over as many writes as a sixteenth of the volume has pages, but at least
-/// over [`HEAT_PAGES_MIN`].
+/// The divisor of the volume's pages that gives the number of writes over which the heat is
+/// averaged, which is at least [`HEAT_PAGES_MIN`].
 const HEAT_PART: u32 = 16;
 const HEAT_PAGES_MIN: u32 = 256;
 
@@ -17,7 +17,7 @@ const VICTIMS: u16 = 16;
 /// The averages of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trend {
-    /// The mean heat of the pages that hosts write, after the write.
+    /// The mean heat, after the write, of the pages that hosts write.
     heat: f32,
     /// Number of written pages over which the heat is averaged.
     span: f32,

@@ -25,10 +25,10 @@ use crate::options::{MountArgs, UmountArgs};
 /// The folder of the locks. It ends with the machine's run, and not with a server.
 const LOCKS: &str = "/run/nearflash-mount";
 
-/// Number of the error that somebody uses the file system (`EBUSY`).
+/// The error number `EBUSY`: a process uses the file system.
 const BUSY: i32 = 16;
 
-/// Number of the error that nobody serves the file system any more (`ENOTCONN`).
+/// The error number `ENOTCONN`: the server of the file system has ended.
 const NOT_CONNECTED: i32 = 107;
 
 /// Mounts a file system and serves it.

@@ -224,8 +224,8 @@ impl Pools {
         landed
     }
 
-    /// Drops the messages that a channel has not sent to the end, and the received pieces that wait
-    /// for delivery. Returns `true` if the channel's open was dropped, too: then the peer has never
+    /// Drops the messages that a channel has not wholly sent, and the received pieces that wait for
+    /// delivery. Returns `true` if the channel's open was dropped, too: then the peer has never
     /// heard of the channel.
     pub(crate) fn drop_words(&mut self, place: u32) -> bool {
         let mut was_opening = false;

@@ -38,9 +38,9 @@ fn request(run: &mut Run, kind: usize) {
     let _ = taken;
 }
 
-/// Takes `count` steps of a sequence. A step submits a request, if the last one has ended or a bit
-/// of `eager` says not to wait for that; otherwise it ends the oldest command. Returns `false` if
-/// there were fewer steps.
+/// Takes `count` steps of a sequence. A step submits the next request if no command is in flight or
+/// the request's bit in `eager` is set; otherwise it ends the oldest command. Returns `false` if
+/// the sequence has fewer steps.
 fn steps(run: &mut Run, mut sequence: usize, eager: usize, count: usize) -> Result<bool, String> {
     let mut left = REQUESTS;
     for _ in 0..count {
@@ -58,7 +58,7 @@ fn steps(run: &mut Run, mut sequence: usize, eager: usize, count: usize) -> Resu
 }
 
 /// Crashes after `count` steps with each subset of the unflushed writes. Returns the number of
-/// crashes; zero if there were fewer steps.
+/// crashes; zero if the sequence has fewer steps.
 fn crashes(sequence: usize, eager: usize, count: usize) -> Result<usize, String> {
     let mut subset = 0;
     loop {

@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Returns the legal values of each page, which a flush that begins now makes durable.
+    /// Returns the values that each page may have now. A flush that begins now makes them durable.
     pub(crate) fn snapshot(&self) -> Vec<Values> {
         self.pages.iter().map(|page| page.now.clone()).collect()
     }

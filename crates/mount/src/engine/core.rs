@@ -130,7 +130,7 @@ impl<K: Kernel, D: Device> Core<K, D> {
         }
     }
 
-    /// Replies in this form, once the event has come.
+    /// Sends the reply to request `unique` in the given form, once the event `until` has occurred.
     pub(super) fn answer(&mut self, unique: u64, form: Form, answer: Answer, until: Until) {
         if let (Form::Created { write }, Answer::Entry(made)) = (form, &answer) {
             let operation = Operation::Open { ino: made.ino, write };

@@ -42,7 +42,7 @@ impl Stream {
         Stream::of(ports, false)
     }
 
-    /// Returns a stream over these lanes, whose messages are strict or free.
+    /// Returns a stream over the given lanes, whose messages are ordered (strict) or not.
     fn of(ports: Vec<Port>, is_strict: bool) -> Stream {
         let mut arena = Arena::new(16 << 10);
         let mut world = World::new(3);
@@ -92,7 +92,7 @@ impl Stream {
         self.world.nodes[1].ports.iter().map(share).collect()
     }
 
-    /// Lets `count` of the messages in flight have no successors.
+    /// Lets `count` of the messages in flight end without being replaced.
     fn thin(&mut self, count: usize) {
         let Stream { world, arena, .. } = self;
         let mut left = count;
@@ -153,7 +153,7 @@ fn a_lane_of_a_tenth_is_filled_and_slows_nobody_down() {
 }
 
 /// Returns a stream without messages between the first two of three nodes, and its connection. The
-/// client takes the second lane of node `further` for one of the server's.
+/// client adds a path to the second lane of node `further`, as if the server had announced it.
 fn quiet(ports: &[Port; 2], further: usize) -> (Stream, ConnId) {
     let mut arena = Arena::new(24 << 10);
     let mut world = World::new(5);
@@ -338,7 +338,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Returns a caller of a server that packets of up to `largest` bytes reach.
+    /// Returns a client whose network delivers packets of up to `largest` bytes to the server.
     fn new(largest: usize) -> Caller {
         let mut arena = Arena::new(16 << 10);
         let mut world = World::new(1);
