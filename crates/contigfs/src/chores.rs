@@ -19,12 +19,12 @@ pub(crate) enum Owner {
     Pool(u32),
 }
 
-/// A consequence of a durable commit.
+/// A follow-up action of a durable commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// A chore may begin for this owner.
+    /// A discard or zeroing may begin for the owner.
     Work(Owner, Work),
-    /// An inode without names and users is taken apart.
+    /// An inode without names and users is deleted.
     Condemn(Ino),
     /// A place was discarded and returns to the free space.
     Free(Place),
@@ -46,7 +46,7 @@ pub(crate) struct Chores {
 }
 
 impl Chores {
-    /// Notes a deed that waits for a commit.
+    /// Queues a follow-up action until the commit is durable.
     pub(crate) fn after(&mut self, commit: u64, deed: Deed) {
         if let Deed::Work(Owner::Inode(ino), _) = deed {
             *self.pending.entry(ino).or_default() += 1;
@@ -54,7 +54,7 @@ impl Chores {
         self.waiting.entry(commit).or_default().push(deed);
     }
 
-    /// Takes the deeds of all commits up to `durable`.
+    /// Removes and returns the follow-up actions of all commits up to `durable`.
     pub(crate) fn ripe(&mut self, durable: u64) -> Vec<Deed> {
         let later = self.waiting.split_off(&(durable + 1));
         core::mem::replace(&mut self.waiting, later).into_values().flatten().collect()

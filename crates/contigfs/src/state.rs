@@ -277,7 +277,8 @@ impl State {
         self.table.get(ino).and_then(|record| Place::of(record.place))
     }
 
-    /// Changes the users of an inode. If none is left and no name, the inode is taken apart.
+    /// Changes the counts of an inode's users. Deletes the inode if neither users nor names are
+    /// left.
     pub(crate) fn hold(&mut self, ino: Ino, change: impl FnOnce(&mut Hold)) {
         let hold = self.holds.entry(ino).or_default();
         change(hold);

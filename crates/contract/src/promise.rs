@@ -94,8 +94,8 @@ impl Promise<Option<Share>> {
         }
     }
 
-    /// Returns the promise that results from this change of a tenant with share `known`, which a
-    /// change without a share keeps.
+    /// Returns the promise that results from applying this change to a tenant. A change without a
+    /// share keeps the tenant's share `known`.
     pub fn over(self, known: Share) -> Promise {
         match self {
             Promise::LatencyCritical(slo) => Promise::LatencyCritical(slo),

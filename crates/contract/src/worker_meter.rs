@@ -15,9 +15,9 @@ pub const DEVICES_MAX: usize = 64;
 pub struct Tokens {
     /// Generated for tenants or for the bucket.
     pub generated: u64,
-    /// Paid for requests, without the tax, and for the chores of the device.
+    /// Paid for requests, without the tax, and for the device's background work.
     pub spent: u64,
-    /// Paid as tax on writes, for the chores of the device.
+    /// Paid as tax on writes, for the device's background work.
     pub taxed: u64,
     /// Put into the bucket by tenants that had more than they could use, or on behalf of idle
     /// tenants.

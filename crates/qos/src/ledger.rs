@@ -24,9 +24,9 @@ use crate::units::{
 pub struct Totals {
     /// Nano-units generated for tenants or for the bucket.
     pub generated: i128,
-    /// Nano-units paid for requests, without the tax, and for the chores of the device.
+    /// Nano-units paid for requests, without the tax, and for the device's background work.
     pub spent: i128,
-    /// Nano-units paid as tax on writes into the account of the device's chores.
+    /// Nano-units paid as tax on writes into the account of the device's background work.
     pub taxed: i128,
     /// Nano-units donated to the bucket: those that tenants cannot use, and those generated for
     /// idle tenants.

@@ -449,7 +449,7 @@ impl Registry {
         self.raise_share(share, now.as_nanos());
     }
 
-    /// Returns access to the taxes by which tenants pay for the chores of the device.
+    /// Returns access to the taxes by which tenants pay for the device's background work (chores).
     pub fn taxes(&mut self) -> Taxes<'_> {
         Taxes(self)
     }

@@ -32,7 +32,7 @@ pub struct Prices {
     pub write: u32,
     /// The price of a read while the load is read-only.
     pub read_only_read: u32,
-    /// The tax on a write, which pays for the chores that the write causes in the device.
+    /// The tax on a write, which pays for the background work that the write causes in the device.
     pub tax: u32,
 }
 
@@ -282,8 +282,8 @@ impl Shared {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }
 
-    /// Returns the nano-units in the bucket, in every balance and in the account of the chores (debts
-    /// count as negative), less the loan.
+    /// Returns the nano-units in the bucket, in every balance and in the account of the background
+    /// work (debts count as negative), less the loan.
     pub fn held(&self) -> i128 {
         let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
         let owned = balances.sum::<i128>() + i128::from(self.chores.tokens());

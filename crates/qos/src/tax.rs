@@ -1,5 +1,5 @@
-//! The tax on writes, which pays for the chores that a device does because of them, such as
-//! collecting garbage.
+//! The tax on writes, which pays for the background work (chores) that a device does because of
+//! them, such as collecting garbage.
 //!
 //! The chores of a device are a tenant that nobody registers. Its account receives the tax of each
 //! write, and pays what the device has read and written of its own accord. The tax follows the
@@ -12,19 +12,19 @@ use crate::ledger::Totals;
 use crate::shared::Shared;
 use crate::units::{TOKEN, generated, nano};
 
-/// Pages of one request of a chore: 128 KiB.
+/// Pages of one request of background work: 128 KiB.
 const RUN_PAGES: u64 = 32;
 
-/// The divisor that gives the number of pages over which the chores are averaged, from the number
-/// of the device's pages. The quotient is bounded by [`HORIZON_PAGES`].
+/// The divisor that gives the number of pages over which the background work is averaged, from the
+/// number of the device's pages. The quotient is bounded by [`HORIZON_PAGES`].
 const HORIZON_PART: u64 = 64;
 
-/// The minimum and the maximum number of pages, written by hosts, over which the chores are
+/// The minimum and the maximum number of pages, written by hosts, over which the background work is
 /// averaged: 4 MiB and 1 GiB.
 const HORIZON_PAGES: core::ops::RangeInclusive<u64> = 1_024..=262_144;
 
-/// The bound of the account of the chores, as a time in nanoseconds: the account holds at most the
-/// tokens that the device makes in 100 ms.
+/// The limit of the account for background work, as a time in nanoseconds: the account holds at
+/// most the tokens that the device makes in 100 ms.
 const ACCOUNT_NANOS: u64 = 100_000_000;
 
 /// The background work of a device, such as garbage collection, as the admin API reports it.
@@ -34,14 +34,14 @@ pub struct ChoreView {
     pub tax: u32,
     /// The tax with which promises are priced, in units.
     pub promised_tax: u32,
-    /// The device's counts of its chores when they were last charged.
+    /// The counts of the device's background work that were charged last.
     pub done: Chored,
 }
 
-/// The treasury of a device: sets the tax, and pays for the chores.
+/// The treasury of a device: sets the tax on writes, and pays for background work.
 #[derive(Debug)]
 pub(crate) struct Treasury {
-    /// The chores of the device; `None` for a device without any.
+    /// The averages of the device's background work; `None` for a device without any.
     collector: Option<Collector>,
     /// The present prices, without the tax.
     untaxed: CostModel,
@@ -50,13 +50,13 @@ pub(crate) struct Treasury {
 }
 
 impl Treasury {
-    /// Returns the treasury of a device without chores.
+    /// Creates the treasury of a device without background work.
     pub(crate) fn new(cost: &CostModel) -> Treasury {
         Treasury { collector: None, untaxed: cost.clone(), is_on: true }
     }
 
-    /// Averages the chores anew from now on, for a device of `pages` pages. `uniform` are the
-    /// chores of uniform writes, with which promises are priced.
+    /// Restarts the averages of the background work for a device of `pages` pages. `uniform` is the
+    /// work of uniform writes, with which promises are priced.
     pub(crate) fn expect(&mut self, uniform: ChoreRate, pages: u64) {
         self.collector = Some(Collector::new(uniform, pages));
     }
@@ -81,11 +81,11 @@ impl Treasury {
         (cost, promised)
     }
 
-    /// Pays for the chores that the device has done since the last call. The device makes `rate`
-    /// units a second. Returns the tax on a 4 KiB write from now on, in units.
+    /// Pays for the background work that the device has done since the last call. The device makes
+    /// `rate` units a second. Returns the tax on a 4 KiB write from now on, in units.
     ///
-    /// Tokens of the account beyond those of 100 ms go to the bucket. Missing ones are paid from the
-    /// bucket, then from the loan, at the cost of best-effort tenants; the rest is written off.
+    /// Tokens of the account beyond those of 100 ms go to the bucket. Missing ones are paid from
+    /// the bucket, then from the loan, at the cost of best-effort tenants; the rest is written off.
     pub(crate) fn charge(
         &mut self,
         done: Chored,
@@ -115,7 +115,8 @@ impl Treasury {
         self.taxed(Collector::tax)
     }
 
-    /// Returns the chores for operators, at these taxed prices; `None` for a device without any.
+    /// Returns the background work for operators, at the taxed prices `cost` and `promised`; `None`
+    /// for a device without any.
     pub(crate) fn view(&self, cost: &CostModel, promised: &CostModel) -> Option<ChoreView> {
         let collector = self.collector.as_ref()?;
         let (tax, promised_tax) = (cost.tax(), promised.tax());
@@ -123,8 +124,8 @@ impl Treasury {
     }
 }
 
-/// Returns the price in units of reading and writing so many pages in a chore's requests of 128
-/// KiB.
+/// Returns the price in units of reading and writing the given numbers of pages in background
+/// requests of 128 KiB.
 fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
     let run = |kind| {
         let bytes = RUN_PAGES as usize * PAGE_BYTES;
@@ -136,13 +137,13 @@ fn price(cost: &CostModel, read_pages: u64, written_pages: u64) -> u64 {
 /// The state of a device's background work and of the tax that pays for it.
 #[derive(Clone, Debug)]
 struct Collector {
-    /// The chores of uniform writes.
+    /// The background work of uniform writes.
     uniform: ChoreRate,
-    /// The number of pages, written by hosts, over which the chores are averaged.
+    /// The number of pages, written by hosts, over which the background work is averaged.
     horizon: f64,
     seen: Chored,
-    /// The pages that hosts wrote, and those that the chores read and wrote. Their weight falls
-    /// with each page that hosts write. The first number stays at the horizon.
+    /// The pages that hosts wrote, and those that the background work read and wrote. Their weight
+    /// falls with each page that hosts write. The first number stays at the horizon.
     recent: [f64; 3],
 }
 
@@ -169,8 +170,8 @@ impl Collector {
         price(cost, read, written)
     }
 
-    /// Returns the tax on a write of one page by the measured chores, at prices without a tax. A
-    /// write pays no more than promises reckon with.
+    /// Returns the tax on a write of one page for the measured background work, at prices without a
+    /// tax. The tax is at most the one that promises include.
     fn tax(&self, cost: &CostModel) -> u32 {
         let [host, read, written] = self.recent;
         let permille = |pages: f64| (pages * 1_000.0 / host.max(1.0)) as u64;

@@ -56,13 +56,13 @@ pub enum Code {
     Fixed,
     /// Another operation must end first; try again.
     Busy,
-    /// This server does not support the resource.
+    /// The server does not support the resource.
     Unsupported,
     /// The request needs a token that the server knows.
     Unauthorized,
     /// Too many wrong tokens came from this address.
     TooOften,
-    /// This user, this token or this host name of the server is not admitted.
+    /// The caller's user, token or host name for the server is not admitted.
     Forbidden,
     /// There is no worker of this number.
     NoWorker,

@@ -1,4 +1,4 @@
-//! The taxes by which a registry's tenants pay for the chores of the device.
+//! The taxes by which a registry's tenants pay for the device's background work (chores).
 
 use contract::{ChoreRate, Chored, Instant, Kind, Slo};
 
@@ -21,21 +21,21 @@ pub(super) fn limit_debt(tenant: &Tenant, slo: &Slo, promised: &CostModel) {
 pub struct Taxes<'a>(pub(super) &'a mut Registry);
 
 impl Taxes<'_> {
-    /// Returns the chores of a registry's device; `None` for a device without any.
+    /// Returns the background work of a registry's device; `None` for a device without any.
     pub fn view(registry: &Registry) -> Option<ChoreView> {
         registry.treasury.view(&registry.cost, &registry.promised_cost)
     }
 
-    /// Prices the chores of a device of `pages` pages from now on: those of uniform writes in
-    /// promises, the measured ones in each write.
+    /// Prices the background work of a device of `pages` pages from now on: promises include the
+    /// work of `uniform` writes, and each write pays for the measured work.
     pub fn expect(self, uniform: ChoreRate, pages: u64, now: Instant) {
         self.0.treasury.expect(uniform, pages);
         self.0.adjust(self.0.adjustment, now);
     }
 
-    /// Pays the device's work since the last call from the account of its chores, and has the tax
-    /// on writes follow the measured work. While writes wait in the device for space, more writes
-    /// of best-effort tenants wait here.
+    /// Pays for the device's background work since the last call from the account for it, and has
+    /// the tax on writes follow the measured work. While writes wait in the device for space, more
+    /// writes of best-effort tenants wait here.
     pub fn charge(self, done: Chored, now: Instant) {
         let registry = self.0;
         let rate = registry.device_rate();

@@ -61,7 +61,7 @@ statuses! {
     FAILED_FUSED = 0x009, "aborted: failed fused command";
     /// The other command of the fused pair did not arrive.
     MISSING_FUSED = 0x00a, "aborted: missing fused command";
-    /// This controller has no such namespace.
+    /// The controller has no such namespace.
     INVALID_NAMESPACE = 0x00b, "invalid namespace";
     /// The command is not expected at this point.
     SEQUENCE_ERROR = 0x00c, "command sequence error";

@@ -77,7 +77,7 @@ enum Stage {
     State,
     Controller,
     Namespace,
-    /// The list of namespaces, because the wanted one does not exist.
+    /// The list of namespaces was requested, because the wanted namespace does not exist.
     Namespaces,
     Queues,
 }
