@@ -37,10 +37,10 @@ enum Network {
 /// Number of tenants of the load, each with one connection.
 const TENANTS: u64 = 4;
 
-/// The least instructions for each read at which a file is listed.
+/// The minimum number of instructions for each read at which the table lists a file.
 const LEAST: f64 = 1.0;
 
-/// The targets: the most files that are listed, and the most lines of each.
+/// The targets: the maximum number of listed files, and the maximum number of lines of each.
 const FILES_MAX: usize = 14;
 const LINES_MAX: usize = 500;
 

@@ -1,7 +1,8 @@
-//! `cargo xtask soak NAME`: what takes hours, with a page of what came out.
+//! `cargo xtask soak NAME`: runs tests that take hours, and writes a page with their results.
 //!
-//! These run on a machine that does nothing else, before a release and after changes of their subject.
-//! Each is some commands of this repository; the page says which, on what, and what they counted.
+//! The tests run on an otherwise idle machine, before a release and after changes to the code under
+//! test. Each test runs some commands of this repository; the page states the commands, the machine
+//! and the counts.
 
 use std::fmt::Write;
 use std::fs::{self, File};

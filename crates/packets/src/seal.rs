@@ -1,5 +1,5 @@
-//! The seal of the packets of an association: AES-128-GCM, with keys that are replaced as they are
-//! used up.
+//! The encryption (seal) of the packets of an association: AES-128-GCM, with keys that are replaced
+//! as they are used up.
 //!
 //! A packet's number on its path is used once, so path and number make a nonce that is used once
 //! with a key. Both ends count *phases*. An end goes on to the next phase when its key has sealed
@@ -33,8 +33,8 @@ impl Key {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// Decrypts a packet in place. Returns `false` if its proof is wrong; the packet's bytes mean
-    /// nothing then.
+    /// Decrypts a packet in place. Returns `false` if its authentication tag is wrong; the packet's
+    /// bytes are undefined then.
     fn open(&self, path: u8, number: u64, packet: &mut [u8]) -> bool {
         let (head, inside) = packet.split_at_mut(HEAD_BYTES);
         let nonce = self.nonce(path, number);
@@ -52,7 +52,7 @@ struct Outgoing {
     key: Key,
     secret: Zeroizing<[u8; 32]>,
     phase: u64,
-    /// Number of packets that the key has sealed.
+    /// Number of packets that the key has encrypted.
     sealed: u32,
 }
 
@@ -74,7 +74,7 @@ struct Incoming {
     phase: u64,
 }
 
-/// The seals of an association's two directions.
+/// The cipher states of an association's two directions.
 pub(crate) struct Seal {
     outgoing: Outgoing,
     incoming: Incoming,
@@ -83,7 +83,8 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// Returns the seals of the end that dialled an association, or of the end that accepted it.
+    /// Creates the cipher states of the end that dialled an association, or of the end that
+    /// accepted it.
     pub(crate) fn new(secrets: &Secrets, is_initiator: bool, packets_max: u32) -> Seal {
         let (ours, theirs) = match is_initiator {
             true => (&secrets.of_initiator, &secrets.of_acceptor),
@@ -114,7 +115,8 @@ impl Seal {
         Mark { path, phase: self.outgoing.phase as u8 }
     }
 
-    /// Encrypts what is behind the head of a packet, and returns the proof of the whole packet.
+    /// Encrypts the bytes after the head of a packet, and returns the authentication tag of the
+    /// whole packet.
     pub(crate) fn seal(&mut self, path: u8, number: u64, packet: &mut [u8]) -> [u8; TAG_BYTES] {
         let (head, inside) = packet.split_at_mut(HEAD_BYTES);
         let key = &self.outgoing.key;
@@ -125,8 +127,8 @@ impl Seal {
         tag.as_ref().try_into().expect("a tag has its size")
     }
 
-    /// Opens a packet of the peer in place, with its proof at the end. Returns `false` if the
-    /// packet does not come from the peer; nothing but its bytes has changed then.
+    /// Decrypts a packet of the peer, with its authentication tag at the end, in place. Returns
+    /// `false` if the packet does not come from the peer; nothing but its bytes has changed then.
     pub(crate) fn open(&mut self, mark: Mark, number: u64, packet: &mut [u8]) -> bool {
         let incoming = &mut self.incoming;
         let ahead = mark.phase.wrapping_sub(incoming.phase as u8);

@@ -1,5 +1,5 @@
-//! The endpoint's secret, and the values derived from it: cookies, stateless tokens, and the proofs
-//! of resets.
+//! The endpoint's secret, and the values derived from it: cookies, stateless tokens, and the
+//! authentication codes of resets.
 
 use contract::Instant;
 use hmac::{Hmac, KeyInit, Mac};
@@ -59,18 +59,18 @@ impl Secret {
     }
 }
 
-/// The key of the proofs of resets where packets are not sealed. The key is public; the proven
-/// knowledge is the cookie.
+/// The key of the authentication codes of resets if packets are not encrypted. The key is public,
+/// so the code only proves knowledge of the association's cookie.
 pub(crate) const RESET_KEY: [u8; 32] = [0; 32];
 
-/// Returns the proof that the sender of a reset has seen the cookie of an association, and has the
-/// key.
+/// Returns the authentication code of a reset, which proves that its sender has seen the
+/// association's cookie and has the key.
 pub(crate) fn reset_proof(key: &[u8; 32], cookie: u64, association: u32) -> [u8; 16] {
     let words = [&b"reset"[..], &cookie.to_le_bytes(), &association.to_le_bytes()];
     half(mac(key, words))
 }
 
-/// Returns `true` if the proof in a reset is right.
+/// Returns `true` if the authentication code `proof` of a reset is right.
 pub(crate) fn is_reset(key: &[u8; 32], cookie: u64, association: u32, proof: &[u8; 16]) -> bool {
     bool::from(reset_proof(key, cookie, association).ct_eq(proof))
 }

@@ -1,16 +1,16 @@
-//! Connections that wait for a resource of the worker: a line for each tenant. The tenants take
-//! turns, so that no connection waits behind those of another tenant.
+//! Connections that wait for a resource of the worker: a queue (line) for each tenant. The tenants
+//! take turns, so that no connection waits behind those of another tenant.
 
 use std::collections::VecDeque;
 
 use contract::{ConnId, TenantId};
 
-/// The lines of a worker's starving connections, one for each tenant.
+/// The queues of a worker's waiting connections, one for each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Starving {
-    /// The lines by tenant; some of the connections may be closed.
+    /// The queues by tenant; some of the connections may be closed.
     lines: Vec<VecDeque<ConnId>>,
-    /// Tenants whose lines are not empty, each once. The front tenant has the next turn.
+    /// Tenants whose queues are not empty, each once. The front tenant has the next turn.
     turns: VecDeque<TenantId>,
 }
 
@@ -21,8 +21,8 @@ impl Starving {
         self.turns.len()
     }
 
-    /// Puts a connection at the end of its tenant's line. Before the line gets longer than `most`,
-    /// connections for which `stands` is false are removed.
+    /// Puts a connection at the end of its tenant's queue. Before the queue gets longer than
+    /// `most`, connections for which `stands` is `false` are removed.
     pub(crate) fn push(
         &mut self,
         tenant: TenantId,
@@ -37,7 +37,7 @@ impl Starving {
         line.push_back(id);
     }
 
-    /// Puts a connection that was just taken back to the front of its tenant's line.
+    /// Puts a connection that was just taken back to the front of its tenant's queue.
     pub(crate) fn push_first(&mut self, tenant: TenantId, id: ConnId) {
         self.line_of(tenant).push_front(id);
     }
@@ -54,7 +54,8 @@ impl Starving {
         first
     }
 
-    /// Returns the line of a tenant, and adds the tenant to the turns.
+    /// Returns the queue of a tenant for a push. A tenant whose queue is empty gets a place in
+    /// `turns`.
     fn line_of(&mut self, tenant: TenantId) -> &mut VecDeque<ConnId> {
         let index = tenant.0 as usize;
         if self.lines.len() <= index {
