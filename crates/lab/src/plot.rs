@@ -29,6 +29,7 @@ use categories::{BAR, Categories};
 pub(crate) use dark::rules as dark_rules;
 use figures::Figure;
 use frame::Frame;
+use legend::Room;
 use looks::{Look, Styled, style};
 use marks::draw_mark;
 use plotters::prelude::*;
@@ -38,12 +39,16 @@ use scale::Scale;
 /// The size of a picture in pixels. It is a drawing, which can be scaled down without loss.
 const SIZE: (u32, u32) = (1600, 1000);
 
+/// The size of a narrow picture in pixels, without the names below the data. At the width of a
+/// telephone its words are half as large, so they can still be read.
+const NARROW: (u32, u32) = (780, 760);
+
 /// Returns the figure as an SVG document.
 ///
 /// # Errors
 /// Fails if there is nothing to draw: no series, or no finite point.
 pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
-    picture(figure, &figure.title)
+    picture(figure, &figure.title, Room::Beside)
 }
 
 /// Returns the figure as an SVG document without a title, for a page that shows the title as text.
@@ -51,10 +56,19 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
 /// # Errors
 /// Fails as [`svg`] does.
 pub(crate) fn untitled(figure: &Figure) -> Result<String, String> {
-    picture(figure, "")
+    picture(figure, "", Room::Beside)
 }
 
-fn picture(figure: &Figure, title: &str) -> Result<String, String> {
+/// Returns the figure as an SVG document without a title that a telephone's width is enough for: the
+/// names of its series are below the data.
+///
+/// # Errors
+/// Fails as [`svg`] does.
+pub(crate) fn narrow(figure: &Figure) -> Result<String, String> {
+    picture(figure, "", Room::Below)
+}
+
+fn picture(figure: &Figure, title: &str, room: Room) -> Result<String, String> {
     let points = || figure.series.iter().flat_map(|series| &series.points);
     if !points().any(|point| point.0.is_finite() && point.1.is_finite()) {
         return Err(format!("{} has no points to draw", figure.id));
@@ -72,9 +86,16 @@ fn picture(figure: &Figure, title: &str) -> Result<String, String> {
     }
     let mut text = String::new();
     {
-        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        let frame = Frame::new(SIZE, x, y, legend::width(&styled)).titled(title);
-        draw(&area, figure, &styled, &frame, categories.as_ref())
+        let (size, margins) = match room {
+            Room::Beside => (SIZE, (legend::width(&styled), 0)),
+            Room::Below => {
+                let height = legend::height(&styled);
+                ((NARROW.0, NARROW.1 + height as u32), (40, height))
+            }
+        };
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        let frame = Frame::new(size, x, y, margins).titled(title);
+        draw(&area, figure, (&styled, room), &frame, categories.as_ref())
             .map_err(|e| format!("{}: {e}", figure.id))?;
         area.present().map_err(|e| format!("{}: {e}", figure.id))?;
     }
@@ -84,7 +105,7 @@ fn picture(figure: &Figure, title: &str) -> Result<String, String> {
 fn draw(
     area: &Area<'_>,
     figure: &Figure,
-    styled: &[Styled<'_>],
+    (styled, room): (&[Styled<'_>], Room),
     frame: &Frame,
     categories: Option<&Categories>,
 ) -> Drawn {
@@ -99,7 +120,7 @@ fn draw(
             draw_series(area, frame, styled, categories.is_none())?;
         }
     }
-    legend::draw(area, frame, styled)
+    legend::draw(area, frame, styled, room)
 }
 
 fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
@@ -200,6 +221,9 @@ mod tests {
         // Each a surface and its outline, beside the background.
         assert_eq!(text.matches("<rect").count(), 5, "{text}");
         assert!(!untitled(&figure).unwrap().contains("Latency"));
+        let narrow = narrow(&figure).unwrap();
+        assert!(narrow.contains("width=\"780\"") && !narrow.contains("Latency"), "{narrow}");
+        assert!(narrow.contains(">\non\n<"), "the series has its name: {narrow}");
     }
 
     #[test]

@@ -23,11 +23,17 @@ pub(super) struct Frame {
 /// Height of a title in pixels.
 const TITLE: i32 = 62;
 
+/// Height of the words below the data in pixels: the ticks and the name of the axis.
+pub(super) const FOOT: i32 = 160;
+
+/// The approximate width of a letter of a tick, in pixels.
+const LETTER: i32 = 14;
+
 impl Frame {
-    /// Returns the frame of a picture of `size` pixels without a title, with a margin of `margin`
-    /// pixels on its right.
-    pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, margin: i32) -> Frame {
-        let (right, bottom) = (size.0 as i32 - margin, size.1 as i32 - 130);
+    /// Returns the frame of a picture of `size` pixels without a title, with so many pixels on its
+    /// right and below it.
+    pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, (beside, below): (i32, i32)) -> Frame {
+        let (right, bottom) = (size.0 as i32 - beside, size.1 as i32 - FOOT - below);
         Frame { left: 130, right, top: 160 - TITLE, bottom, x, y, title: String::new() }
     }
 
@@ -87,16 +93,28 @@ impl Frame {
         let below = ticks.pos(Pos::new(HPos::Center, VPos::Top));
         let named = |categories: &Categories| categories.ticks();
         let numbers = || self.x.ticks().into_iter().map(|tick| (tick, tick_text(tick))).collect();
+        // The right end of the last word in each of two rows.
+        let mut ends = [i32::MIN; 2];
         for (tick, text) in categories.map_or_else(numbers, named) {
             let (at, _) = self.place((tick, 0.0));
             let line = vec![(at, self.bottom), (at, self.bottom + 10)];
             area.draw(&PathElement::new(line, PALE_INK.stroke_width(2)))?;
-            area.draw(&Text::new(text, (at, self.bottom + 20), below.clone()))?;
+            let half = text.chars().count() as i32 * LETTER / 2;
+            // A number that has no room is left out; a name goes to the second row.
+            let row = ends.iter().position(|end| at - half > *end);
+            let Some(row) =
+                row.or(categories.map(|_| 1)).filter(|row| *row == 0 || categories.is_some())
+            else {
+                continue;
+            };
+            ends[row] = at + half;
+            let level = self.bottom + 20 + row as i32 * 32;
+            area.draw(&Text::new(text, (at, level), below.clone()))?;
         }
         let axis = vec![(self.left, self.bottom), (self.right, self.bottom)];
         area.draw(&PathElement::new(axis, PALE_INK.stroke_width(3)))?;
         let below = words.pos(Pos::new(HPos::Right, VPos::Top));
-        let place = (self.right, self.bottom + 66);
+        let place = (self.right, self.bottom + if ends[1] > i32::MIN { 94 } else { 66 });
         let label = categories.map_or(&figure.x_label[..], Categories::title);
         area.draw(&Text::new(label.to_owned(), place, below))?;
         Ok(())

@@ -1,12 +1,12 @@
 //! The legend: the names of the series, in the right margin. Names are beside the ends of their
 //! lines if all lines end there. Otherwise they are below each other, in the order of the lines'
-//! ends from the right.
+//! ends from the right. In a narrow picture they are below each other and below the data.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::canvas::{Area, Drawn, FONT, INK, PALE_INK};
-use super::frame::Frame;
+use super::frame::{FOOT, Frame};
 use super::looks::{Look, Styled, name};
 use super::marks::{MARK, draw_mark};
 
@@ -33,8 +33,23 @@ pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
     letters.map_or(60, |letters| GAP + SWATCH + 16 + (letters as f64 * LETTER) as i32 + 30)
 }
 
-/// Draws the names of the series in the right margin.
-pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Drawn {
+/// The place of the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// In the right margin.
+    Beside,
+    /// Below the x axis.
+    Below,
+}
+
+/// Returns the height in pixels that the legend needs below the data.
+pub(super) fn height(styled: &[Styled<'_>]) -> i32 {
+    let names = entries(styled).count() + usize::from(has_matched(styled));
+    names as i32 * LINE + LINE / 2
+}
+
+/// Draws the names of the series.
+pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>], room: Room) -> Drawn {
     let (right, top, bottom) = frame.side();
     let mut ends: Vec<(Styled<'_>, (i32, i32))> = entries(styled)
         .map(|entry| (entry, frame.places(entry.series).last().copied().unwrap_or((0, bottom))))
@@ -53,9 +68,12 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
             if beside { y } else { top + n as i32 * LINE }
         },
     );
-    let levels = spread(&wanted.collect::<Vec<i32>>(), top, bottom);
+    let levels = match room {
+        Room::Beside => spread(&wanted.collect::<Vec<i32>>(), top, bottom),
+        Room::Below => (0..ends.len() as i32).map(|n| bottom + FOOT + n * LINE).collect(),
+    };
     let font = (FONT, 29).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    let at = right + GAP;
+    let at = if room == Room::Beside { right + GAP } else { GAP };
     for ((entry, _), &level) in ends.iter().zip(&levels) {
         let middle = (at + SWATCH / 2, level);
         if entry.look == Look::Line && entry.aside == 0 {
@@ -66,7 +84,12 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
         area.draw(&Text::new(words(entry, styled), (at + SWATCH + 16, level), font.clone()))?;
     }
     if has_matched(styled) {
-        let level = levels.last().map_or(top, |&last| last + LINE + LINE / 2).min(bottom + LINE);
+        let level = match room {
+            Room::Beside => {
+                levels.last().map_or(top, |&last| last + LINE + LINE / 2).min(bottom + LINE)
+            }
+            Room::Below => bottom + FOOT + levels.len() as i32 * LINE,
+        };
         let middle = (at + SWATCH / 2, level);
         area.draw(&Circle::new(middle, MARK + 4, PALE_INK.stroke_width(4)))?;
         let font = font.color(&PALE_INK);

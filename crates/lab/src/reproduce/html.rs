@@ -26,8 +26,10 @@ th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px soli
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .met{color:var(--good);font-weight:600}.missed{color:var(--bad);font-weight:700}\
 td.met,td.missed,.verdicts td:first-child{white-space:nowrap}\
-figure{margin:1rem 0;overflow-x:auto}svg{width:100%;height:auto;display:block}a{color:var(--link)}\
-@media(max-width:40rem){body{margin:1rem auto}nav ul{columns:1}svg{width:46rem}\
+figure{margin:1rem 0}svg{width:100%;height:auto;display:block}a{color:var(--link)}\
+.narrow{display:none}p,h1,h2,li,.verdicts td{overflow-wrap:anywhere}\
+@media(max-width:40rem){body{margin:1rem auto}nav ul{columns:1}\
+.broad{display:none}.narrow{display:block}\
 .verdicts,.verdicts tbody,.verdicts tr,.verdicts td{display:block}.verdicts thead{display:none}\
 .verdicts tr{border:1px solid var(--line);border-radius:.4rem;padding:.4rem .6rem;margin:.5rem 0}\
 .verdicts td{border:0;padding:.1rem 0}.verdicts td:empty{display:none}\
@@ -118,8 +120,12 @@ fn verdict_cells(verdict: &Verdict) -> String {
 fn section(figure: &Figure) -> String {
     let title = escaped(&figure.title);
     let mut text = format!("<h2 id=\"{0}\">{0}: {title}</h2>\n", figure.id);
-    if let Ok(svg) = plot::untitled(figure) {
-        let _ = writeln!(text, "<figure role=\"img\" aria-label=\"{title}\">{svg}</figure>");
+    // The narrow picture is for telephones, and none is read aloud twice.
+    let pictures = [("broad", plot::untitled(figure)), ("narrow", plot::narrow(figure))];
+    for (class, svg) in pictures {
+        let Ok(svg) = svg else { continue };
+        let head = format!("<figure class=\"{class}\" role=\"img\" aria-label=\"{title}\">");
+        let _ = writeln!(text, "{head}{svg}</figure>");
     }
     text.push_str(&table(&figure.table));
     for note in &figure.notes {
@@ -180,7 +186,7 @@ mod tests {
         figure.judge("ratio", "≥ 0.9", "0.5".to_owned(), false);
         let page = report(&[figure], &Machine::describe(), true);
         let contents = "<li><a href=\"#fig4\">fig4</a>: a &lt; b <span class=\"missed\">✗ 1 missed";
-        assert_eq!(page.matches("a &lt; b").count(), 3, "contents, heading, label");
+        assert_eq!(page.matches("a &lt; b").count(), 4, "contents, heading, labels");
         for words in
             [contents, "a &lt; b", "<svg", "870 000", "p95 &lt; 1 &amp; so on", "✗ missed", "Quick"]
         {

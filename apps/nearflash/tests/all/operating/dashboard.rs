@@ -603,6 +603,34 @@ fn nobody_yet_is_said_in_words(browser: &Browser) {
 
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn the_report_of_figures_fits_a_telephone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(["reproduce", "fig1", "--virtual-only", "--quick", "-o"]).arg(folder.path());
+    command.stdout(Stdio::null()).status().unwrap();
+    let browser = Browser::start();
+    for scheme in ["light", "dark"] {
+        browser.resize(390, 844);
+        browser.prefer(scheme);
+        browser.open(&format!("file://{}/report.html", folder.path().display()));
+        let width = browser.run("return document.scrollingElement.scrollWidth");
+        assert_eq!(width, json!(390), "the page does not scroll sideways");
+        let pictures = browser.run(
+            "return [...document.querySelectorAll('figure')].filter((each) => each.checkVisibility())
+                .map((each) => [each.className, each.scrollWidth <= each.clientWidth])",
+        );
+        assert_eq!(pictures, json!([["narrow", true]]), "one picture, which fits");
+        let words = browser.run(
+            "return Math.min(...[...document.querySelectorAll('.narrow text')]
+                .map((each) => each.getBoundingClientRect().height))",
+        );
+        assert!(words.as_f64().is_some_and(|height| height >= 10.0), "{words} pixels can be read");
+        browser.picture(&format!("report-390-{scheme}"));
+    }
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn who_comes_from_elsewhere_gives_a_token() {
     let office = Office::new();
     let _server = office.start();
