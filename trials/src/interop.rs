@@ -13,6 +13,7 @@ pub(crate) mod chance;
 mod commands;
 mod context;
 mod disk;
+mod disk_errors;
 mod disk_identity;
 mod doors;
 pub(crate) mod fio;
@@ -90,6 +91,7 @@ const GUEST_NEEDS: &[Need] = &[
     Need { program: "xz", package: "xz-utils" },
     Need { program: "setpriv", package: "util-linux" },
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
+    Need { program: "dmsetup", package: "dmsetup" },
 ];
 
 /// The results of all tests of a run.
