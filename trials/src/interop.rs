@@ -34,6 +34,7 @@ pub(crate) mod reflex;
 mod standby;
 mod table;
 mod ublk;
+mod wall_clock;
 
 use std::cell::OnceCell;
 use std::fs::{self, File, TryLockError};
@@ -92,6 +93,7 @@ const GUEST_NEEDS: &[Need] = &[
     Need { program: "setpriv", package: "util-linux" },
     Need { program: "mkfs.ext4", package: "e2fsprogs" },
     Need { program: "dmsetup", package: "dmsetup" },
+    Need { program: "curl", package: "curl" },
 ];
 
 /// The results of all tests of a run.

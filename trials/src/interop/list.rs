@@ -8,7 +8,7 @@ use super::context::{Context, Verdict};
 use super::kernel::Series;
 use super::{
     api, commands, disk_errors, disk_identity, doors, fio, handover, kill_server, mirror, nbd,
-    nvme, old_kernel, power_cut, ublk,
+    nvme, old_kernel, power_cut, ublk, wall_clock,
 };
 
 /// The runs of `cargo xtask ci` that include a test.
@@ -103,6 +103,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "power-cut-lying-disk", kernels: NEW, list: FULL, run: power_cut::lying_disk },
     Test { name: "disk-identity", kernels: NEW, list: FULL, run: disk_identity::swapped },
     Test { name: "disk-errors", kernels: NEW, list: FULL, run: disk_errors::mapped },
+    Test { name: "clock-jumps", kernels: NEW, list: FULL, run: wall_clock::jumps },
     Test { name: "old-kernel", kernels: OLD, list: FULL, run: old_kernel::io_uring },
     Test { name: "no-io-uring", kernels: NEW, list: FULL, run: old_kernel::without_io_uring },
     Test { name: "nvme-discover", kernels: BOTH, list: FULL, run: nvme::commands::discover },
