@@ -114,6 +114,7 @@ impl Volume {
             Storage::File(file) if file.tears_blocks() => {
                 RangeLocks::for_tearing(file.granularity_bytes())
             }
+            Storage::Ftl(volume) if volume.lingers() => RangeLocks::for_frames(),
             _ => RangeLocks::new(),
         };
         let files = Files::foreseen(spec);
@@ -366,6 +367,7 @@ impl Volume {
                 let queue = volume.open_queue(through, n, &self.spec.decorations)?;
                 let scratch = scratch(PAGE_BYTES)?;
                 let queue = Exclusive::with_granularity(queue, locks, scratch, PAGE_BYTES);
+                let queue = volume.with_frames(queue)?;
                 // The spec's decorations are around the member.
                 return Ok(Decorations::default().wrap(AnyDevice::Ftl(Box::new(queue)), 0));
             }

@@ -1,6 +1,7 @@
 //! Commands beyond plain reads and writes: compare, compare-and-write, writes that readers see
 //! whole or not at all, and requests finer than the device's granularity.
 
+mod frames;
 mod op;
 
 use alloc::collections::VecDeque;
@@ -15,6 +16,8 @@ use contract::{
 
 use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
+pub use frames::Absorption;
+use frames::Frames;
 use op::{Grain, Op, OpStep};
 
 /// Period after which waiting requests are retried: long enough for the worker to sleep meanwhile.
@@ -48,11 +51,13 @@ pub struct Exclusive<D> {
     /// Requests that wait for stripes or a scratch buffer, oldest first. Each request has a slot of
     /// the inner device reserved.
     waiting: VecDeque<Slot>,
-    /// Refused requests, reported at the next poll.
+    /// Requests that are refused, or ended in a frame; reported at the next poll.
     refused: Vec<Completion>,
     scratch: Vec<Buf>,
     /// Total number of scratch buffers.
     scratch_max: usize,
+    /// Pages in memory for small writes.
+    frames: Frames,
     inner_done: Vec<Completion>,
     /// Time of the last retry of waiting requests.
     tried: Instant,
@@ -97,6 +102,7 @@ impl<D: Device> Exclusive<D> {
             refused: Vec::with_capacity(depth),
             scratch_max: scratch.len(),
             scratch,
+            frames: Frames::none(),
             inner_done: Vec::with_capacity(depth),
             tried: Instant::ZERO,
         }
@@ -164,6 +170,9 @@ impl<D: Device> Exclusive<D> {
     /// Starts the next step of a request; returns `false` if the request must wait.
     fn start(&mut self, now: Instant, slot: Slot) -> bool {
         let op = self.ops.get(slot);
+        if matches!(op.step, OpStep::Framed) {
+            return self.join(now, slot, false);
+        }
         if !self.locks.advance(&mut op.claim) {
             return false;
         }
@@ -173,7 +182,7 @@ impl<D: Device> Exclusive<D> {
                 let Some(scratch) = self.scratch.pop() else { return false };
                 (Command::Read(op::cover(part, self.granule)), Some(scratch))
             }
-            OpStep::WriteBack => unreachable!("a write-back never waits"),
+            OpStep::WriteBack | OpStep::Framed => unreachable!("{:?} does not wait", op.step),
         };
         self.inner.submit(now, Submission { slot, command, buf });
         true
@@ -199,6 +208,10 @@ impl<D: Device> Exclusive<D> {
         let Completion { slot, mut status, buf } = inner;
         let op = self.ops.get(slot);
         match op.step {
+            OpStep::Framed => {
+                self.land(now, slot, status, buf);
+                return false;
+            }
             OpStep::Whole(_) => op.buf = buf,
             OpStep::Patch(part) => {
                 let mut scratch = buf.expect("a read brings its buffer back");
@@ -243,7 +256,8 @@ impl<D: Device> Device for Exclusive<D> {
     }
 
     fn room(&self) -> usize {
-        let inner = self.inner.room().saturating_sub(self.waiting.len());
+        let kept = self.waiting.len() + self.frames.idle();
+        let inner = self.inner.room().saturating_sub(kept);
         inner.min(self.ops.room()).saturating_sub(self.refused.len())
     }
 
@@ -259,20 +273,25 @@ impl<D: Device> Device for Exclusive<D> {
             self.refused.push(Completion { slot, status, buf });
             return;
         }
-        let op = Op::new(slot, command, buf, self.grain(), &self.locks);
+        let is_small = self.frames.take(command, self.granule);
+        let op = match is_small {
+            true => Op::framed(slot, command, buf),
+            false => Op::new(slot, command, buf, self.grain(), &self.locks),
+        };
         let slot = self.ops.insert(op).expect("room was checked");
-        if !self.start(now, slot) {
+        let started = if is_small { self.join(now, slot, true) } else { self.start(now, slot) };
+        if !started {
             self.waiting.push_back(slot);
         }
     }
 
     fn kick(&mut self, now: Instant) {
         self.retry(now);
+        self.tend(now);
         self.inner.kick(now);
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        done.append(&mut self.refused);
         let mut inner_done = core::mem::take(&mut self.inner_done);
         self.inner.poll(now, &mut inner_done);
         let mut submitted = false;
@@ -281,9 +300,11 @@ impl<D: Device> Device for Exclusive<D> {
         }
         self.inner_done = inner_done;
         submitted |= self.retry(now);
+        submitted |= self.tend(now);
         if submitted {
             self.inner.kick(now);
         }
+        done.append(&mut self.refused);
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -292,7 +313,8 @@ impl<D: Device> Device for Exclusive<D> {
             (true, false) => Some(self.tried + RETRY_PERIOD),
             (true, true) => None,
         };
-        own.into_iter().chain(self.inner.wake_at()).min()
+        let frames = self.frames.wake_at(self.tried + RETRY_PERIOD);
+        own.into_iter().chain(frames).chain(self.inner.wake_at()).min()
     }
 }
 

@@ -32,7 +32,7 @@ mod spec;
 pub use chance::Chance;
 pub use decorated::Decorated;
 pub use delayed::Delayed;
-pub use exclusive::Exclusive;
+pub use exclusive::{Absorption, Exclusive};
 pub use faulty::{FaultSwitch, Faults, Faulty, Stall};
 pub use locks::RangeLocks;
 pub use mem::{MemQueue, MemVolume};

@@ -11,6 +11,8 @@ use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 
 /// Blocks of the largest request.
 const REQUEST_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
+/// Blocks of a region where small writes wait: 16 KiB.
+const FRAME_REGION_BLOCKS: u64 = 32;
 /// Number of stripe words in a cache line.
 const LINE_STRIPES: usize = 8;
 /// Number of cache lines of a volume's locks.
@@ -93,6 +95,13 @@ impl RangeLocks {
     pub fn new() -> Self {
         let spread = LINE_STRIPES.ilog2();
         RangeLocks::of(REQUEST_BLOCKS, spread, Mode::Shared)
+    }
+
+    /// Returns locks for a device whose small writes wait for others of their page, and hold their
+    /// region alone meanwhile. Regions are small, so that few requests end such a wait.
+    pub fn for_frames() -> Self {
+        let spread = LINE_STRIPES.ilog2();
+        RangeLocks::of(FRAME_REGION_BLOCKS, spread, Mode::Shared)
     }
 
     /// Returns locks for a medium that copies memory: a read beside a write may find part of a

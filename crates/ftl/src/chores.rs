@@ -64,6 +64,7 @@ impl Chores for Tally {
             written_pages: self.written.load(Relaxed),
             free_permille: self.free_permille.load(Relaxed),
             is_short: self.is_short.load(Relaxed),
+            ..Chored::default()
         }
     }
 
@@ -214,7 +215,7 @@ mod tests {
             ..Report::default()
         };
         tally.publish(&report, geometry.segments() / 2, 500, true);
-        let Chored { host_pages, read_pages, written_pages, free_permille, is_short } =
+        let Chored { host_pages, read_pages, written_pages, free_permille, is_short, .. } =
             tally.done();
         assert_eq!((host_pages, read_pages, written_pages, is_short), (10, 30, 27, true));
         assert_eq!(tally.room(), 500);

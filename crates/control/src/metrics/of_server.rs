@@ -189,6 +189,13 @@ families! {
             out.count([name, "read"], chores.done.read_pages)?;
             out.count([name, "written"], chores.done.written_pages)
         });
+    device_small_writes: Counter["device", "what"]
+        "Writes of less than a page to a device that gathers them by page, since it was opened: `asked`, and the pages `written` for them."
+        => |snapshot, out| of_devices(snapshot, |name, info, _| {
+            let Some(chores) = info.chores else { return Ok(()) };
+            out.count([name, "asked"], chores.done.small_writes)?;
+            out.count([name, "written"], chores.done.small_write_pages)
+        });
     device_free_ratio: Gauge["device"]
         "The share of such a device's space that is free to write to."
         => |snapshot, out| of_devices(snapshot, |name, info, _| {

@@ -59,6 +59,8 @@ mod tests {
                 read_pages: moved,
                 written_pages: moved,
                 free_permille,
+                small_writes: 60,
+                small_write_pages: 3,
                 is_short: false,
             }
         }
@@ -157,6 +159,8 @@ mod tests {
             "nearflash_namespace_requests_total{namespace=\"1\",op=\"read\"} 3",
             "nearflash_device_chore_pages_total{device=\"fast\",op=\"written\"} 2000000",
             "nearflash_device_free_ratio{device=\"fast\"} 0.045",
+            "nearflash_device_small_writes_total{device=\"fast\",what=\"asked\"} 60",
+            "nearflash_device_small_writes_total{device=\"fast\",what=\"written\"} 3",
             "nearflash_device_write_tax{device=\"fast\",what=\"charged\"} 22.0",
             "nearflash_device_write_tax{device=\"fast\",what=\"promised\"} 44.0",
             "nearflash_worker_requests_total{worker=\"0\",op=\"read\"} 3",

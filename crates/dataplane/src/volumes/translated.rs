@@ -3,13 +3,16 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, BufPool, Chores, Command, Completion, Device, Geometry, Instant, Status,
-    Submission,
+    BLOCK_BYTES, BufPool, ChoreRate, Chored, Chores, Command, Completion, Device, Geometry,
+    Instant, SizeClass, Status, Submission,
 };
 use flash::sim_flash::{SimQueue, SimVolume};
-use flash::{Decorated, Decorations, FtlWishes, MemQueue, MemVolume, Source};
+use flash::{
+    Absorption, Decorated, Decorations, Exclusive, FtlWishes, MemQueue, MemVolume, Source,
+};
 use ftl::layout::PAGE_BYTES;
 use ftl::{DeviceMedia, Media, Opened, Policy, Settings, Shape};
 use io::device::{Blocking, FileOptions, FileQueue, FileVolume, ThreadedQueue};
@@ -23,6 +26,9 @@ const SPARE_PER_MILLE: u32 = 100;
 /// The default minimum number of segments of a volume, as far as the limits of their size permit
 /// it.
 const SEGMENTS: u64 = 512;
+
+/// Maximum number of pages whose small writes are gathered at a time.
+const FRAMES: usize = 64;
 
 /// The message by which a second queue to an `ftl:` device is refused.
 pub const ONE_WORKER: &str =
@@ -46,7 +52,16 @@ pub(super) struct Translated {
     member: Member,
     geometry: Geometry,
     home: Arc<Mutex<Home>>,
-    chores: Arc<dyn Chores>,
+    chores: Arc<AllChores>,
+    /// The time for which small writes wait for others of their page.
+    absorb: Duration,
+}
+
+/// The work of a volume with that of the frames above it.
+#[derive(Debug)]
+struct AllChores {
+    volume: Arc<dyn Chores>,
+    absorption: Arc<Absorption>,
 }
 
 /// The device on which a volume of flash translation stores its pages.
@@ -210,7 +225,7 @@ impl Media for FileMedia {
 
 /// Returns media over a device that completes by itself as time passes.
 fn media<D: Device>(device: D) -> Result<DeviceMedia<D>, String> {
-    let class = contract::SizeClass { bytes: 1 << 20, count: 1 };
+    let class = SizeClass { bytes: 1 << 20, count: 1 };
     let arena = carve(&[class]).map_err(|error| error.to_string())?;
     let buf = arena.bufs.into_iter().next().expect("one was asked for");
     Ok(DeviceMedia::new(vec![device], buf))
@@ -290,14 +305,34 @@ impl Translated {
             volatile_cache: matches!(member, Member::File(_)),
             read_only: false,
         };
-        let chores = volume.chores();
+        let absorption = Arc::new(Absorption::default());
+        let chores = Arc::new(AllChores { volume: volume.chores(), absorption });
+        let absorb = wishes.absorb.unwrap_or_default();
         let home = Arc::new(Mutex::new(Home::Here(Box::new(volume))));
-        Ok(Translated { member, geometry, home, chores })
+        Ok(Translated { member, geometry, home, chores, absorb })
     }
 
     /// Returns the background work of the volume, such as garbage collection, with its statistics.
     pub(super) fn chores(&self) -> Arc<dyn Chores> {
         self.chores.clone()
+    }
+
+    /// Returns `true` if small writes wait for others of their page.
+    pub(super) fn lingers(&self) -> bool {
+        !self.absorb.is_zero()
+    }
+
+    /// Returns the queue with frames for small writes.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn with_frames(
+        &self,
+        queue: Exclusive<TranslatedQueue>,
+    ) -> Result<Exclusive<TranslatedQueue>, String> {
+        let class = SizeClass { bytes: PAGE_BYTES, count: FRAMES };
+        let arena = carve(&[class]).map_err(|error| error.to_string())?;
+        Ok(queue.with_frames(arena.bufs, self.absorb, self.chores.absorption.clone()))
     }
 
     /// Returns the properties of the device that requests can observe.
@@ -399,6 +434,28 @@ fn fresh<D: Device>(device: D, wishes: &FtlWishes) -> Result<ftl::Volume, String
     let created = ftl::create(&mut media, &shape);
     let opened = created.and_then(|_| open_volume(&mut media, true));
     opened.map(|(volume, _)| volume).map_err(|error| format!("`ftl:` on memory: {error}"))
+}
+
+impl Chores for AllChores {
+    fn done(&self) -> Chored {
+        Chored {
+            small_writes: self.absorption.writes(),
+            small_write_pages: self.absorption.pages(),
+            ..self.volume.done()
+        }
+    }
+
+    fn uniform(&self) -> ChoreRate {
+        self.volume.uniform()
+    }
+
+    fn pages(&self) -> u64 {
+        self.volume.pages()
+    }
+
+    fn room(&self) -> u64 {
+        self.volume.room()
+    }
 }
 
 macro_rules! each {

@@ -11,7 +11,7 @@ use crate::locks::{Claim, Mode, RangeLocks};
 pub(super) struct Op {
     /// The slot of the request outside this queue.
     pub(super) slot: Slot,
-    command: Command,
+    pub(super) command: Command,
     /// The request's stripes, held from the first step to the last.
     pub(super) claim: Claim,
     /// The request's buffer; `None` while the device below has the buffer.
@@ -19,6 +19,10 @@ pub(super) struct Op {
     pub(super) step: OpStep,
     /// The range of the steps after the current one. Only discards and zeroing have several steps.
     rest: Range,
+    /// The write after this one in a frame.
+    pub(super) next: Option<Slot>,
+    /// The status of a write in a frame, if its page is written.
+    pub(super) status: Status,
 }
 
 /// The step that a request waits for, or that the inner device carries out.
@@ -32,6 +36,8 @@ pub(super) enum OpStep {
     Patch(Range),
     /// A write of the changed granules. Its completion ends the step.
     WriteBack,
+    /// A small write that waits for a frame, or is in one.
+    Framed,
 }
 
 impl Op {
@@ -54,11 +60,17 @@ impl Op {
         };
         let rest = command.range().unwrap_or(Range::new(0, 0));
         let step = OpStep::Whole(command);
-        let mut op = Op { slot, command, claim, buf, step, rest };
+        let mut op = Op { slot, command, claim, buf, step, rest, next: None, status: Status::Ok };
         if command.range().is_some() {
             op.next_step(granule);
         }
         op
+    }
+
+    /// Returns a small write, which holds no stripes: its frame does.
+    pub(super) fn framed(slot: Slot, command: Command, buf: Option<Buf>) -> Self {
+        let (claim, step, rest) = (Claim::NOTHING, OpStep::Framed, Range::new(0, 0));
+        Op { slot, command, claim, buf, step, rest, next: None, status: Status::Ok }
     }
 
     /// Moves on to the next step; returns `false` if there is none.
@@ -189,7 +201,7 @@ pub(super) fn is_alone(command: Command, grain: Grain, locks: &RangeLocks) -> bo
 }
 
 /// Returns `true` if the range consists of whole granules.
-fn is_whole(range: Range, granule: u64) -> bool {
+pub(super) fn is_whole(range: Range, granule: u64) -> bool {
     (range.lba | u64::from(range.blocks)).is_multiple_of(granule)
 }
 

@@ -1,5 +1,7 @@
 //! The conformance suite, interleavings from a seed, and real threads.
 
+mod frames;
+
 use std::boxed::Box;
 use std::sync::Mutex;
 use std::vec;

@@ -3,8 +3,9 @@
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use core::time::Duration;
 
-use super::{Source, Spec, SpecError, parse_size};
+use super::{Source, Spec, SpecError, parse_duration, parse_size};
 
 /// The options of a volume of flash translation; `None` where the spec has no such option. They
 /// determine the shape of a new volume. An existing volume must have the shape that they name.
@@ -21,16 +22,24 @@ pub struct FtlWishes {
     /// `ftl.files=ignore`: the volume is served as if it had no file system. This option has no part
     /// in the shape.
     pub ignores_files: bool,
+    /// `ftl.absorb=1ms`: the time for which a write of less than a page waits for others of its page.
+    /// This option has no part in the shape.
+    pub absorb: Option<Duration>,
 }
+
+/// Maximum time for which a write waits for others of its page.
+const ABSORB_MAX: Duration = Duration::from_millis(10);
 
 const SPARE_FORM: &str = "a percentage from 2% to 400%, like 10%";
 const SEGMENT_FORM: &str = "a power of two from 32KiB to 128MiB, like 2MiB";
 const STREAMS_FORM: &str = "1, 3 or 6";
 const VIRTUAL_FORM: &str = "a multiple of 4KiB below 16TiB, like 1TiB";
 const FILES_FORM: &str = "ignore";
+const ABSORB_FORM: &str = "a time up to 10ms, like 1ms";
 
 /// The keys of the options of `ftl:` devices, for error messages.
-pub(super) const KEYS: &str = "ftl.spare, ftl.segment, ftl.streams, ftl.virtual, ftl.files";
+pub(super) const KEYS: &str =
+    "ftl.spare, ftl.segment, ftl.streams, ftl.virtual, ftl.files, ftl.absorb";
 
 impl FtlWishes {
     /// Returns `true` if no option is set.
@@ -68,6 +77,10 @@ impl FtlWishes {
                 FILES_FORM => self.ignores_files = true,
                 _ => return Err(bad(FILES_FORM)),
             },
+            "ftl.absorb" => {
+                let absorb = parse_duration(value).filter(|absorb| *absorb <= ABSORB_MAX);
+                self.absorb = Some(absorb.ok_or_else(|| bad(ABSORB_FORM))?);
+            }
             _ => {
                 let scheme = "ftl".to_owned();
                 return Err(SpecError::UnknownKey { scheme, key: key.to_owned() });
@@ -131,7 +144,7 @@ mod tests {
     #[test]
     fn options_of_the_member_and_of_the_volume() {
         let text = "ftl:file:./a?size=1GiB&ftl.spare=7.5%&delay=1us&ftl.streams=6\
-                    &ftl.segment=4MiB&ftl.virtual=1TiB&ftl.files=ignore";
+                    &ftl.segment=4MiB&ftl.virtual=1TiB&ftl.files=ignore&ftl.absorb=1ms";
         let Spec { source, decorations } = spec(text);
         let member =
             Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30), disk: None });
@@ -141,6 +154,7 @@ mod tests {
             streams: Some(6),
             virtual_bytes: Some(1 << 40),
             ignores_files: true,
+            absorb: Some(Duration::from_millis(1)),
         };
         assert_eq!(source, Source::Ftl { member, wishes });
         assert_eq!(source.path(), Some("./a"));
@@ -159,7 +173,7 @@ mod tests {
         assert_eq!(
             complaint("ftl:mem:1GiB?ftl.spar=10%"),
             "unknown option `ftl.spar` of a `ftl:` device; known: ftl.spare, ftl.segment, \
-             ftl.streams, ftl.virtual, ftl.files, delay, fail_reads, fail_writes, seed"
+             ftl.streams, ftl.virtual, ftl.files, ftl.absorb, delay, fail_reads, fail_writes, seed"
         );
         for bad in ["ftl:null:1GiB", "ftl:ftl:mem:1GiB"] {
             assert!(complaint(bad).contains("cannot be the member of an `ftl:` device"), "{bad}");
@@ -170,6 +184,7 @@ mod tests {
             "ftl.streams=2",
             "ftl.virtual=16TiB",
             "ftl.files=none",
+            "ftl.absorb=11ms",
         ] {
             let text = alloc::format!("ftl:mem:1G?{bad}");
             assert!(complaint(&text).contains("; expected "), "{bad}");

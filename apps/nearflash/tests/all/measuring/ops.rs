@@ -18,7 +18,8 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Launch, PATIENCE, Place, Server, V2, now, wait_until};
+use crate::support::{Answer, Launch, PATIENCE, Place, Server, V2, now, wait_until};
+use contract::{Command, Range, Status};
 use control::admin::{AddListener, Client, ClientError, NewTenant, Slo, TenantPatch, TenantStatus};
 use serde_json::Value;
 
@@ -103,6 +104,42 @@ fn idle_connections() {
     clients.iter_mut().for_each(|client| assert_eq!(client.read_blocks(0, 8).len(), 4096));
     let value = spread(&mut shares, "% of a core");
     held_to("idle server with 1 000 connections", (median(&mut shares), &value), (2.0, " %"));
+}
+
+/// Writes blocks of one page, 32 under way on each of four connections, and counts the writes of the
+/// page.
+#[test]
+#[ignore = "ops: measures; see `cargo xtask bench ops`"]
+fn small_writes() {
+    const DEPTH: u64 = 32;
+    const WRITES: u64 = 5_000;
+    let place = Place::in_memory();
+    let server = place.launch("ftl:mem:64MiB?ftl.absorb=1ms", &["--workers", "1"]).start();
+    let address = server.address();
+    let load = |of: u64| {
+        let mut client = V2::connect(address);
+        let write = |tag: u64| Command::Write { range: Range::new((of + tag) % 8, 1), fua: false };
+        (0..DEPTH).for_each(|tag| client.send(tag, write(tag), &[of as u8; 512]));
+        for next in DEPTH..WRITES + DEPTH {
+            match client.answer() {
+                Answer::Done { status: Status::Ok, .. } if next >= WRITES => {}
+                Answer::Done { status: Status::Ok, .. } => {
+                    client.send(next, write(next), &[of as u8; 512]);
+                }
+                other => panic!("a write was answered by {other:?}"),
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|of| drop(scope.spawn(move || load(of)))));
+    let count = |what: &str| {
+        let series = "nearflash_device_small_writes_total";
+        place.metric(&format!("{series}{{device=\"device0\",what=\"{what}\"}}"))
+    };
+    let (asked, written) = (count("asked"), count("written"));
+    assert_eq!(asked, (4 * WRITES) as f64, "every write went through a frame");
+    let share = 100.0 * written / asked;
+    let value = format!("{share:.2} % ({written} pages for {asked} writes)");
+    held_to("small writes to one page that cause a write of it", (share, &value), (5.0, " %"));
 }
 
 #[test]
