@@ -92,7 +92,7 @@ struct Frame {
     buf: Option<Buf>,
     /// The writes that the next or present write of the page carries out.
     line: Line,
-    /// Those that came while the page was being written.
+    /// The writes that came while the page was being written.
     next: Option<Line>,
     due: Instant,
 }
