@@ -23,7 +23,7 @@ pub struct FtlWishes {
     /// in the shape.
     pub ignores_files: bool,
     /// `ftl.absorb=1ms`: the time for which a write of less than a page waits for others of its page.
-    /// This option has no part in the shape.
+    /// The shape of a volume does not depend on it.
     pub absorb: Option<Duration>,
 }
 
