@@ -51,7 +51,7 @@ pub trait PskBook: Send + Sync {
     /// that the peer may mean by it, the likeliest first. There are several while a key is replaced.
     /// Returns `None` if no identity is known.
     ///
-    /// One call is for one hello, whose sender has proven nothing yet. Therefore an implementation
-    /// takes a lock that others need once at most.
+    /// `identities` are those of one hello, whose sender has proven nothing yet. Therefore an
+    /// implementation takes a lock that others need once at most.
     fn find(&self, identities: &[&[u8]]) -> Option<(usize, Vec<Psk>)>;
 }

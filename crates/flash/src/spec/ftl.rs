@@ -19,8 +19,8 @@ pub struct FtlWishes {
     pub streams: Option<u8>,
     /// `ftl.virtual=1TiB`: the size of a thin volume in bytes, a multiple of 4 KiB.
     pub virtual_bytes: Option<u64>,
-    /// `ftl.files=ignore`: the volume is served as if it had no file system. This option has no part
-    /// in the shape.
+    /// `ftl.files=ignore`: the volume is served as if it had no file system. The shape of a volume
+    /// does not depend on it.
     pub ignores_files: bool,
     /// `ftl.absorb=1ms`: the time for which a write of less than a page waits for others of its page.
     /// The shape of a volume does not depend on it.
