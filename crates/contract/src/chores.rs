@@ -14,7 +14,7 @@ pub struct Chored {
     pub written_pages: u64,
     /// The share of the device's space that is free to write to, in thousandths.
     pub free_permille: u32,
-    /// Number of writes of less than a page that were carried out in frames.
+    /// Number of writes of less than a page that pages were written with.
     pub small_writes: u64,
     /// Pages that were written for them.
     pub small_write_pages: u64,

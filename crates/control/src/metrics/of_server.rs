@@ -190,7 +190,7 @@ families! {
             out.count([name, "written"], chores.done.written_pages)
         });
     device_small_writes: Counter["device", "what"]
-        "Writes of less than a page to a device that gathers them by page, since it was opened: `asked`, and the pages `written` for them."
+        "Writes of less than a page that changed a device which gathers them by page, since it was opened: `asked`, and the pages `written` for them."
         => |snapshot, out| of_devices(snapshot, |name, info, _| {
             let Some(chores) = info.chores else { return Ok(()) };
             out.count([name, "asked"], chores.done.small_writes)?;

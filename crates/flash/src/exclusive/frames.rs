@@ -19,7 +19,8 @@ use super::Exclusive;
 use super::op;
 use crate::locks::{Claim, Mode};
 
-/// Counters of small writes, for another thread.
+/// Counters of small writes, for another thread. Only what has changed a page counts: a comparison
+/// that failed costs no write, and what the device refused is not written.
 #[derive(Debug, Default)]
 pub struct Absorption {
     writes: AtomicU64,
@@ -27,7 +28,7 @@ pub struct Absorption {
 }
 
 impl Absorption {
-    /// Returns the number of small writes that were carried out in frames.
+    /// Returns the number of small writes that pages were written with.
     pub fn writes(&self) -> u64 {
         self.writes.load(Relaxed)
     }
@@ -64,8 +65,10 @@ pub(super) enum Sabotage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for its stripe.
+    /// Waits for its stripe, which others hold.
     Claiming,
+    /// Has its stripe, and the page is about to be read.
+    Granted,
     /// The page is being read.
     Fetching,
     /// The page is here, and more writes may join.
@@ -138,11 +141,16 @@ impl Frames {
     /// for those that wait for a stripe.
     pub(super) fn wake_at(&self, retry: Instant) -> Option<Instant> {
         let wake = |frame: &Frame| match frame.state {
-            State::Claiming => Some(retry),
+            State::Claiming | State::Granted => Some(retry),
             State::Gathering => Some(frame.due),
             State::Fetching | State::Writing => None,
         };
         self.resident.iter().filter_map(wake).min()
+    }
+
+    /// Returns `true` if a frame waits for a stripe, which may be another frame's.
+    fn wait(&self) -> bool {
+        self.resident.iter().any(|frame| frame.state == State::Claiming)
     }
 
     fn is_sabotaged(&self, by: Sabotage) -> bool {
@@ -178,11 +186,11 @@ impl<D: Device> Exclusive<D> {
         let lingers = matches!(op.command, Command::Write { fua: false, .. });
         let due = if lingers { now + self.frames.linger } else { now };
         let at = self.frames.resident.iter().position(|frame| frame.page == page);
-        let others_wait = !self.waiting.is_empty();
         let Some(at) = at else {
             // Those that wait came first.
-            return (!is_new || !others_wait) && self.open(page, slot, due);
+            return (!is_new || self.waiting.is_empty()) && self.open(page, slot, due);
         };
+        let others_wait = !self.waiting.is_empty() || self.frames.wait();
         let takes_late = self.frames.is_sabotaged(Sabotage::LateJoins);
         let frame = &mut self.frames.resident[at];
         if frame.state != State::Writing || takes_late {
@@ -210,9 +218,12 @@ impl<D: Device> Exclusive<D> {
             false => self.locks.claim(page, Mode::Alone),
         };
         // From here on its turn comes before that of later requests.
-        self.locks.advance(&mut claim);
+        let state = match self.locks.advance(&mut claim) {
+            true => State::Granted,
+            false => State::Claiming,
+        };
         let line = Line { first: slot, last: slot };
-        let (state, buf, next) = (State::Claiming, Some(buf), None);
+        let (buf, next) = (Some(buf), None);
         self.frames.resident.push(Frame { page, claim, state, buf, line, next, due });
         true
     }
@@ -221,12 +232,16 @@ impl<D: Device> Exclusive<D> {
     /// device.
     pub(super) fn tend(&mut self, now: Instant) -> bool {
         let mut submitted = false;
-        let is_waiting = |frame: &Frame| frame.state == State::Claiming;
-        let is_crowded = !self.waiting.is_empty() || self.frames.resident.iter().any(is_waiting);
+        for frame in &mut self.frames.resident {
+            if frame.state == State::Claiming && self.locks.advance(&mut frame.claim) {
+                frame.state = State::Granted;
+            }
+        }
+        let is_crowded = !self.waiting.is_empty() || self.frames.wait();
         for at in (0..self.frames.resident.len()).rev() {
             let frame = &mut self.frames.resident[at];
             submitted |= match frame.state {
-                State::Claiming if self.locks.advance(&mut frame.claim) => {
+                State::Granted => {
                     frame.state = State::Fetching;
                     let (slot, command) = (frame.line.first, Command::Read(frame.page));
                     let buf = frame.buf.take();
@@ -246,7 +261,7 @@ impl<D: Device> Exclusive<D> {
         let answers_early = self.frames.is_sabotaged(Sabotage::EarlyAnswers);
         let frame = &mut self.frames.resident[at];
         let mut buf = frame.buf.take().expect("the page is here");
-        let (mut command, mut count, mut next) = (None, 0, Some(frame.line.first));
+        let (mut command, mut next) = (None, Some(frame.line.first));
         while let Some(slot) = next {
             let op = self.ops.get(slot);
             let part = op.command.range().expect("a write has a range");
@@ -258,12 +273,8 @@ impl<D: Device> Exclusive<D> {
                 let (slot, status, buf) = (op.slot, op.status, op.buf.take());
                 self.refused.push(Completion { slot, status, buf });
             }
-            count += 1;
             next = op.next;
         }
-        let absorption = &self.frames.absorption;
-        absorption.writes.fetch_add(count, Relaxed);
-        absorption.pages.fetch_add(u64::from(command.is_some()), Relaxed);
         let frame = &mut self.frames.resident[at];
         let Some(command) = command else {
             frame.buf = Some(buf);
@@ -292,14 +303,20 @@ impl<D: Device> Exclusive<D> {
     /// Answers the writes of a frame. The frame goes on with those that came meanwhile, or is given
     /// up.
     fn end_round(&mut self, now: Instant, at: usize, status: Status) {
-        let mut next = Some(self.frames.resident[at].line.first);
+        let is_written = self.frames.resident[at].state == State::Writing && status.is_ok();
+        let (mut next, mut count) = (Some(self.frames.resident[at].line.first), 0);
         while let Some(slot) = next {
             let op = self.ops.remove(slot);
             next = op.next;
             let status = if status.is_ok() { op.status } else { status };
+            count += u64::from(status.is_ok());
             if op.buf.is_some() {
                 self.refused.push(Completion { slot: op.slot, status, buf: op.buf });
             }
+        }
+        if is_written {
+            self.frames.absorption.writes.fetch_add(count, Relaxed);
+            self.frames.absorption.pages.fetch_add(1, Relaxed);
         }
         let frame = &mut self.frames.resident[at];
         match frame.next.take() {
@@ -310,7 +327,7 @@ impl<D: Device> Exclusive<D> {
             // What is in the buffer may not be what the device has.
             Some(line) => {
                 frame.line = line;
-                frame.state = State::Claiming;
+                frame.state = State::Granted;
                 frame.due = now;
             }
             None => {

@@ -21,6 +21,8 @@ struct Shredder {
     /// Requests, each with the number of its pieces that are done.
     entries: Vec<(Submission, u32)>,
     chance: Chance,
+    /// The chance that a request fails before its next piece.
+    failing: f64,
 }
 
 impl Shredder {
@@ -33,6 +35,7 @@ impl Shredder {
             piece: BLOCK_BYTES,
             entries: Vec::new(),
             chance: Chance::new(seed + place as u64),
+            failing: 0.0,
         };
         core::array::from_fn(queue)
     }
@@ -101,6 +104,11 @@ impl Device for Shredder {
                 return;
             }
             let place = self.chance.within(0..=self.entries.len() as u64 - 1) as usize;
+            if self.failing > 0.0 && self.chance.happens(self.failing) {
+                let (Submission { slot, buf, .. }, _) = self.entries.swap_remove(place);
+                done.push(Completion { slot, status: Status::MediaError, buf });
+                continue;
+            }
             self.carry_out(place);
             let (submission, progress) = &self.entries[place];
             if *progress >= self.pieces(submission) {

@@ -98,6 +98,8 @@ struct Bed {
     now: Instant,
     values: u64,
     swaps: (u64, u64),
+    /// Number of requests that failed at the device.
+    failed: u64,
     sabotage: Option<Sabotage>,
 }
 
@@ -110,7 +112,8 @@ fn framed(inner: Shredder, frames: usize, absorption: &Arc<Absorption>) -> Exclu
 
 impl Bed {
     fn new(seed: u64, sabotage: Option<Sabotage>) -> Bed {
-        let [inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, seed);
+        let [mut inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, seed);
+        inner.failing = if seed.is_multiple_of(2) { 0.0 } else { 0.01 };
         let absorption = Arc::new(Absorption::default());
         let mut device = framed(inner, 1 + seed as usize % 3, &absorption);
         device.frames.sabotage = sabotage;
@@ -123,6 +126,7 @@ impl Bed {
             now: Instant::ZERO,
             values: 0,
             swaps: (0, 0),
+            failed: 0,
             sabotage,
         }
     }
@@ -195,6 +199,8 @@ impl Bed {
                     self.swaps.0 += u64::from(matches!(command, Command::CompareAndWrite(_)));
                     self.model.end(range, id);
                 }
+                // What it wrote may be there, or not.
+                (_, Status::MediaError) if self.device.inner.failing > 0.0 => self.failed += 1,
                 (_, status) => panic!("{command:?}: {status}"),
             }
         }
@@ -209,6 +215,7 @@ impl Bed {
             piece: BLOCK_BYTES,
             entries: Vec::new(),
             chance: Chance::new(self.values),
+            failing: self.device.inner.failing,
         };
         self.device = framed(inner, 2, &self.absorption);
         self.device.frames.sabotage = self.sabotage;
@@ -228,9 +235,9 @@ impl Bed {
     }
 }
 
-/// Runs requests and kills from a seed. Returns the small writes, the pages that they took, and the
-/// numbers of swaps that succeeded and failed.
-fn trial(seed: u64, sabotage: Option<Sabotage>) -> (u64, u64, (u64, u64)) {
+/// Runs requests and kills from a seed, half of them over a device that now and then fails. Returns
+/// the bed with its counts.
+fn trial(seed: u64, sabotage: Option<Sabotage>) -> Bed {
     let mut bed = Bed::new(seed, sabotage);
     for _ in 0..6 {
         for _ in 0..bed.chance.within(1..=150) {
@@ -241,20 +248,22 @@ fn trial(seed: u64, sabotage: Option<Sabotage>) -> (u64, u64, (u64, u64)) {
         }
         bed.kill();
     }
-    (bed.absorption.writes(), bed.absorption.pages(), bed.swaps)
+    bed
 }
 
 #[test]
 fn frames_lose_and_mix_nothing_whatever_the_order_and_the_kill() {
-    let (mut writes, mut pages, mut won, mut lost) = (0, 0, 0, 0);
+    let (mut writes, mut pages, mut won, mut lost, mut failed) = (0, 0, 0, 0, 0);
     for seed in 0..400 {
-        let (of_writes, of_pages, swaps) = trial(seed, None);
-        writes += of_writes;
-        pages += of_pages;
-        won += swaps.0;
-        lost += swaps.1;
+        let bed = trial(seed, None);
+        writes += bed.absorption.writes();
+        pages += bed.absorption.pages();
+        won += bed.swaps.0;
+        lost += bed.swaps.1;
+        failed += bed.failed;
     }
     assert!(pages > 5_000 && writes > pages * 3 / 2, "{writes} writes in {pages} pages");
+    assert!(failed > 1_000, "{failed} requests failed at the device");
     assert!(won > 200 && lost > 200, "{won} swaps succeeded, {lost} failed");
 }
 
@@ -339,4 +348,99 @@ fn conforms_in_frames() {
             })
         }));
     }
+}
+
+/// Submits a write of one block.
+fn submit_one(
+    device: &mut Exclusive<Shredder>,
+    slots: &mut SlotTable<u64>,
+    now: Instant,
+    lba: u64,
+) {
+    let slot = slots.insert(lba).unwrap();
+    let command = Command::Write { range: Range::new(lba, 1), fua: false };
+    device.submit(now, Submission { slot, command, buf: Some(leak_buf(BLOCK_BYTES, 0)) });
+}
+
+/// Tests that a frame whose page gets writes without end is given up for a frame that waits for
+/// the same stripe.
+#[test]
+fn a_page_that_is_written_without_end_does_not_keep_another_of_its_region_waiting() {
+    let [inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, 1);
+    let mut device = framed(inner, 2, &Arc::default());
+    let (mut slots, now, mut done) = (SlotTable::new(64), Instant::ZERO, Vec::new());
+    submit_one(&mut device, &mut slots, now, 0);
+    submit_one(&mut device, &mut slots, now, PAGE_BLOCKS);
+    for _ in 0..2_000 {
+        // One comes whatever the frame of the first page does.
+        if device.room() > 0 && slots.room() > 0 {
+            submit_one(&mut device, &mut slots, now, 0);
+        }
+        device.kick(now + LINGER);
+        device.poll(now + LINGER, &mut done);
+        if done.drain(..).any(|completion| slots.remove(completion.slot) == PAGE_BLOCKS) {
+            return;
+        }
+    }
+    panic!("the write to the other page waits for ever");
+}
+
+#[test]
+fn writes_to_pages_of_different_regions_do_not_end_the_wait_of_each_other() {
+    let [inner] = Shredder::queues::<1>(16 * BLOCKS, PAGE_BLOCKS, 1);
+    let absorption = Arc::new(Absorption::default());
+    let locks = Arc::new(RangeLocks::for_frames());
+    let device = Exclusive::with_granularity(inner, locks, scratch(1, PAGE), PAGE);
+    let bufs = (0..4).map(|n| leak_buf(PAGE, 500 + n)).collect();
+    let mut device = device.with_frames(bufs, LINGER, absorption.clone());
+    let (mut slots, now, mut done) = (SlotTable::new(64), Instant::ZERO, Vec::new());
+    for write in 0..16 {
+        let (region, block) = (write % 4, write / 4);
+        submit_one(&mut device, &mut slots, now, region * 2 * BLOCKS + block);
+        for _ in 0..50 {
+            device.kick(now);
+            device.poll(now, &mut done);
+        }
+    }
+    assert!(done.is_empty(), "all four frames wait for more");
+    for _ in 0..200 {
+        device.kick(now + LINGER);
+        device.poll(now + LINGER, &mut done);
+    }
+    assert_eq!((done.len(), absorption.writes(), absorption.pages()), (16, 16, 4));
+}
+
+#[test]
+fn what_changes_no_page_is_not_counted() {
+    let [inner] = Shredder::queues::<1>(BLOCKS, PAGE_BLOCKS, 1);
+    let absorption = Arc::new(Absorption::default());
+    let mut device = framed(inner, 1, &absorption);
+    let (mut slots, now, mut done) = (SlotTable::new(64), Instant::ZERO, Vec::new());
+    let swap = |device: &mut Exclusive<Shredder>, slots: &mut SlotTable<u64>, expected| {
+        let command = Command::CompareAndWrite(Range::new(0, 1));
+        let mut buf = leak_buf(command.buffer_bytes(), 0);
+        fill(buf.prefix_mut(2 * BLOCK_BYTES), 7);
+        fill(buf.prefix_mut(BLOCK_BYTES), expected);
+        let slot = slots.insert(0).unwrap();
+        device.submit(now, Submission { slot, command, buf: Some(buf) });
+    };
+    let mut end = |device: &mut Exclusive<Shredder>| {
+        (0..200).for_each(|_| {
+            device.kick(now + LINGER);
+            device.poll(now + LINGER, &mut done);
+        });
+        done.drain(..).map(|completion| completion.status).collect::<Vec<_>>()
+    };
+    (1..=3).for_each(|wrong| swap(&mut device, &mut slots, wrong));
+    assert_eq!(end(&mut device), [Status::CompareFailed; 3]);
+    assert_eq!((absorption.writes(), absorption.pages()), (0, 0));
+    // The first of these changes the block, so the second fails.
+    (0..2).for_each(|_| swap(&mut device, &mut slots, 0));
+    assert_eq!(end(&mut device), [Status::Ok, Status::CompareFailed]);
+    assert_eq!((absorption.writes(), absorption.pages()), (1, 1));
+    // Nor does what the device refuses.
+    device.inner.failing = 1.0;
+    submit_one(&mut device, &mut slots, now, 3);
+    assert_eq!(end(&mut device), [Status::MediaError]);
+    assert_eq!((absorption.writes(), absorption.pages()), (1, 1));
 }
