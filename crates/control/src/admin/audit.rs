@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::problem::{Code, Problem};
 use super::seat::Seat;
+use super::time_limit::NothingDone;
 
 /// Maximum size in bytes of a record's value before a change, and of its value after; larger
 /// values are omitted.
@@ -385,7 +386,10 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     if let Caller::Address { token, .. } = &mut who {
         *token = named;
     }
-    let outcome = outcome_of(status);
+    let outcome = match response.extensions().get::<NothingDone>() {
+        Some(NothingDone) => Outcome::Refused,
+        None => outcome_of(status),
+    };
     let (before, after) = match outcome {
         Outcome::Done | Outcome::Unknown => differing(before, after),
         _ => (None, None),

@@ -1,4 +1,4 @@
-//! Authentication and authorization of requests, and their time limit.
+//! Authentication and authorization of requests.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CONNECTION, HOST, HeaderName, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::{Credential, Failures};
@@ -20,13 +20,6 @@ use super::problem::{Code, Problem};
 use super::tls::Credentials;
 use super::tokens::Right;
 
-/// Maximum time for a request to arrive and to be answered.
-pub(super) const REQUEST_MAX: Duration = Duration::from_secs(10);
-
-/// Maximum time for the answer to a request that gives space back, which may take a disk minutes. The
-/// server goes on with it afterwards. A connection lasts longer.
-pub const GIVE_BACK_MAX: Duration = Duration::from_secs(240);
-
 /// Number of wrong tokens of an address that are tolerated.
 const FAILURES_MAX: u32 = 10;
 
@@ -35,33 +28,6 @@ const FORGET: Duration = Duration::from_secs(10);
 
 /// Delay of the answer to a wrong token.
 const FAILURE_PAUSE: Duration = Duration::from_millis(300);
-
-/// Ends a request that is not answered within its time limit, for example because its body does not
-/// arrive.
-pub(super) async fn in_time(request: Request, next: Next) -> Response {
-    let limit = limit_of(request.method(), request.uri());
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => {
-            let more = match limit {
-                GIVE_BACK_MAX => ": the server goes on giving the space back, and logs how it ends",
-                _ => "",
-            };
-            let message = format!("the request took more than {} s{more}", limit.as_secs());
-            Problem::new(Code::TimeOut, message).into_response()
-        }
-    }
-}
-
-/// Returns the maximum time for a request to arrive and to be answered.
-fn limit_of(method: &Method, uri: &Uri) -> Duration {
-    let mut words = uri.query().unwrap_or_default().split('&');
-    let is_namespace = uri.path().starts_with("/v1/namespaces/");
-    match *method == Method::DELETE && is_namespace && words.any(|word| word == "discard=true") {
-        true => GIVE_BACK_MAX,
-        false => REQUEST_MAX,
-    }
-}
 
 /// The browser's statement about the requesting page: `same-origin`, `same-site`, `cross-site`, or
 /// `none` for a request by the user (W3C, Fetch Metadata).
@@ -266,21 +232,6 @@ mod tests {
         for host in ["", "example.org", "localhost.example.org:80", "10.0.0.1:80", "127.0.0.1.nip"]
         {
             assert!(!is_loopback(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn only_what_gives_space_back_has_long() {
-        let limit = |method: Method, uri: &str| limit_of(&method, &uri.parse().unwrap());
-        let way = "/v1/namespaces/a?force=false&discard=true";
-        assert_eq!(limit(Method::DELETE, way), GIVE_BACK_MAX);
-        for (method, uri) in [
-            (Method::PATCH, way),
-            (Method::DELETE, "/v1/namespaces/a?force=false"),
-            (Method::DELETE, "/v1/namespaces/a?discard=false"),
-            (Method::DELETE, "/v1/devices/a?discard=true"),
-        ] {
-            assert_eq!(limit(method, uri), REQUEST_MAX, "{uri}");
         }
     }
 

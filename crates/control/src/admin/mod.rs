@@ -36,6 +36,7 @@ mod server;
 mod settings;
 mod state;
 mod terms;
+mod time_limit;
 mod tls;
 mod tokens;
 mod violations;
@@ -55,7 +56,6 @@ pub use devices::{
     When,
 };
 pub use drain::{Drain, DrainServer, DrainState};
-pub use gate::GIVE_BACK_MAX;
 pub use inventory::{
     AddDevice, AddListener, Ana, AnaState, Contained, Controller, DrainListener, Exported,
     GroupName, HashName, HostPatch, HostStatus, Hosts, KeyState, ListenerState, ListenerStatus,
@@ -70,7 +70,7 @@ pub use model::{
     TenantPatch, TenantStatus, Tenants, Verdict, Worker, Workers,
 };
 pub use openapi::document;
-pub use operations::in_batch;
+pub use operations::{GIVE_BACK_MAX, in_batch};
 pub use ports::{Inventory, ServerParts};
 pub use problem::{Code, Problem, Shortage};
 pub use resource::{Document, Request};

@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
 use axum::http::request::Parts;
@@ -20,6 +21,7 @@ use super::devices::Recalibrator;
 use super::input::{Input, InputSchema};
 use super::ports::{Inventory, ServerParts};
 use super::problem::{Code, Problem};
+use super::time_limit::{REQUEST_MAX, TimeLimit};
 use super::warning;
 
 /// The state that every operation receives.
@@ -98,6 +100,7 @@ type Prepare = Arc<dyn Fn(Call, Request) -> Preparing + Send + Sync>;
 struct Frame {
     places_data: bool,
     body_bytes_max: usize,
+    time_max: Duration,
 }
 
 impl Frame {
@@ -105,8 +108,11 @@ impl Frame {
         let handler = async move |State(api): State<Api>, request: Request| {
             let (mut parts, body) = request.into_parts();
             let call = Call::of(api, &mut parts).await?;
+            let limit = parts.extensions.get::<TimeLimit>().cloned().unwrap_or_default();
+            limit.arrives();
             let work = prepare(call, Request::from_parts(parts, body));
             let work = work.await.map_err(|problem| problem.with_limit(self.body_bytes_max))?;
+            limit.runs(self.time_max);
             blocking(move || self.finish(work)).await
         };
         on(filter, handler)
@@ -157,6 +163,9 @@ pub(super) struct Operation {
     places_data: bool,
     /// Maximum size of the body in bytes; `None` stands for [`BODY_BYTES_MAX`].
     body_bytes_max: Option<usize>,
+    /// Maximum time for the operation to be carried out, once its request has arrived. The answer
+    /// is then an error, and the operation goes on.
+    pub(super) time_max: Duration,
 }
 
 impl Operation {
@@ -181,6 +190,7 @@ impl Operation {
             handler: None,
             places_data: false,
             body_bytes_max: None,
+            time_max: REQUEST_MAX,
         }
     }
 
@@ -205,6 +215,11 @@ impl Operation {
         Operation { body_bytes_max: Some(max), ..self }
     }
 
+    /// Sets the maximum time for the operation to be carried out.
+    pub(super) fn takes(self, time_max: Duration) -> Operation {
+        Operation { time_max, ..self }
+    }
+
     /// Makes the answer warn if the server does not store changes.
     pub(super) fn places_data(self) -> Operation {
         Operation { places_data: true, ..self }
@@ -221,6 +236,7 @@ impl Operation {
         let frame = Frame {
             places_data: self.places_data,
             body_bytes_max: self.body_bytes_max.unwrap_or(BODY_BYTES_MAX),
+            time_max: self.time_max,
         };
         let prepare = move |call: Call, request: Request| -> Preparing {
             let run = run.clone();

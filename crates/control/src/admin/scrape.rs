@@ -35,7 +35,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES_MAX: usize = 4;
 
 /// Maximum time to read a scrape, except its last pieces. A reader that stops delays others for
-/// less than their [time limit](super::gate::REQUEST_MAX).
+/// less than their [time limit](super::time_limit::REQUEST_MAX).
 const SCRAPE_MAX: Duration = Duration::from_secs(5);
 
 /// The state that all requests for the metrics share.

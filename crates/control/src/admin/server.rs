@@ -26,6 +26,7 @@ use super::audit::{self, Auditor, Caller, Journal};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
 use super::seat::{AddressSlots, Seat};
+use super::time_limit;
 use super::tls::Credentials;
 
 /// Maximum number of concurrent connections; more wait to be accepted. The number is small, so that
@@ -117,7 +118,7 @@ pub fn start_audited(
     let guarded = |router: Router| {
         let router = router
             .layer(middleware::from_fn_with_state(auditor.clone(), audit::ready))
-            .layer(middleware::from_fn(gate::in_time));
+            .layer(middleware::from_fn(time_limit::in_time));
         let router = match &guard {
             None => router.layer(middleware::from_fn(gate::from_here)),
             Some(guard) => {

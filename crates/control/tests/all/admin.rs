@@ -528,6 +528,7 @@ fn silent_connections_keep_nobody_out_for_long() {
     let mut answer = String::new();
     let _ = slow.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
+    assert!(answer.contains("did not arrive within 10 s"), "{answer:?}");
     // A connection that was answered and sends no further request is ended, too.
     let mut idle = &silent[3];
     idle.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! A row has the method, the path and the bodies (tied together in `resource`), an identifier and a
 //! summary for the document, the status of success, the failures, and the function that performs
-//! the operation. Failures of the input, of unknown names and of changes follow from the row
+//! the operation; where they are not the usual ones, also the maxima of the body and of the time.
+//! Failures of the input, of unknown names and of changes follow from the row
 //! (`openapi`).
 
 mod activity;
@@ -12,6 +13,8 @@ mod devices;
 mod inventory;
 mod tenants;
 mod workers;
+
+use std::time::Duration;
 
 pub(crate) use activity::TRACE_SECONDS_MAX;
 use axum::http::Method;
@@ -249,6 +252,11 @@ fn of_models() -> [Operation; 6] {
     ]
 }
 
+/// Maximum time for the answer to a removal of a namespace, which may give its space back: that may
+/// take a disk minutes. The server goes on with it afterwards, and logs how it ends. A connection
+/// lasts longer.
+pub const GIVE_BACK_MAX: Duration = Duration::from_secs(240);
+
 fn of_namespaces() -> Vec<Operation> {
     let mut rows = vec![
         list::<Namespaces>("list_namespaces", "Lists all namespaces.", Inventory::namespaces),
@@ -268,6 +276,7 @@ fn of_namespaces() -> Vec<Operation> {
             "Removes a namespace. Connected hosts are notified.",
         ))
         .answers(204, "")
+        .takes(GIVE_BACK_MAX)
         .fails(&[(409, "A listener leads to it")])
         .by(|call, Query(how)| {
             call.change(Inventory::namespace, |it, name| it.remove_namespace(name, how))
@@ -554,6 +563,7 @@ fn put_and_patch<R: Request>(
 #[cfg(test)]
 mod tests {
     use super::super::resource::{DOCUMENTS, REQUESTS};
+    use super::super::time_limit::REQUEST_MAX;
     use super::*;
     use std::collections::BTreeSet;
 
@@ -572,5 +582,13 @@ mod tests {
         }
         let served = rows.iter().filter(|row| row.handler.is_some()).count();
         assert_eq!(served, rows.len() - 1, "only /metrics has a router of its own");
+    }
+
+    #[test]
+    fn only_what_gives_space_back_has_long() {
+        for row in operations() {
+            let most = if row.id == "remove_namespace" { GIVE_BACK_MAX } else { REQUEST_MAX };
+            assert_eq!(row.time_max, most, "{}", row.id);
+        }
     }
 }
