@@ -3,7 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
+use contract::{Feedback, Kind, Scheduler};
+use control::WorkerController;
 use control::admin::{Automatic, DevicePatch, Inventory, NamespacePatch};
+use qos::QueueLimits;
 
 use super::*;
 use crate::config::Config;
@@ -63,6 +66,61 @@ impl Recalibrations {
         let asked = self.begin("disk").unwrap();
         self.scratch("disk", &asked, &Arc::default())
     }
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Tests that reads which take longer than the model says are told and begin a recalibration, in
+/// time that the test makes up: the worker's scheduler measures, and the control plane's thread
+/// looks.
+#[test]
+fn a_drift_is_told_and_begins_a_recalibration() {
+    let (_live, all) = server();
+    let tenants = &all.tools.tenants;
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let _lines = tracing::subscriber::set_default(lines);
+    let (mut controller, _boxes) = WorkerController::new(tenants.clone(), 1);
+    let mut scheduler = tenants.scheduler(0, 0, QueueLimits { slots: 8, of_tenant: 8 });
+    let drift = || tenants.registry().devices().infos()[0].drift.unwrap();
+    let begun = tenants.now();
+    let mut steps = 0;
+    while !matches!(drift(), Drift::Drifted { .. }) {
+        assert!(matches!(drift(), Drift::Unknown(_)) && !log.text().contains("has drifted"));
+        all.look_at_devices(&mut HashMap::new());
+        assert!(all.lock().jobs.is_empty(), "nothing is wrong yet");
+        steps += 1;
+        let now = begun + steps * Duration::from_millis(100);
+        scheduler.begin_round(now);
+        while scheduler.next().is_some() {}
+        (0..200).for_each(|_| scheduler.ended(Kind::Read, Duration::from_millis(20)));
+        controller.serve(now);
+        assert!(steps < 200, "no drift is found within 20 s of virtual time");
+    }
+    assert_eq!(log.text().matches("has drifted from its model").count(), 1, "{}", log.text());
+    all.look_at_devices(&mut HashMap::new());
+    let told = all.recalibration("disk").unwrap().unwrap();
+    assert!(told.automatic && told.phase == Phase::Waiting, "{told:?}");
+    assert_eq!(told.asked.scratch.as_deref(), Some("x"));
 }
 
 #[test]
