@@ -5,7 +5,7 @@
 //! as written: headers, checkpoints, superblocks.
 
 use ftl::Policy;
-use ftl::amplification::{Case, Skew, measure};
+use ftl::amplification::{Case, Oracle, Skew, measure, measure_oracle};
 
 use super::text::off;
 use super::{Figure, Options, Series, Table};
@@ -26,7 +26,19 @@ columns have the spare space, the headers and the checkpoints of the row.
 
 The paper (FlashNet, section 7.1.4) compares with greedy collection in a window, and states neither
 its window nor its spare space. Its two savings are not of one curve: at a spare space where 95/20
-saves 83 %, 80/20 saves far more than 38 %.";
+saves 83 %, 80/20 saves far more than 38 %.
+
+The oracle knows the true rank of each page by its frequency, and fixes by it which pages are hot,
+warm and cold. It has the same three streams and choice of victims. Shown is the best of its cuts,
+each of the shares of hot and of warm pages, in per cent:
+CUTS.";
+
+/// The spare space at which three streams are compared with those of an oracle.
+const ORACLE_SPARE_PER_MILLE: u32 = 100;
+
+/// The shares of hot and warm pages, in thousandths, of which the best is the oracle's.
+const CUTS: [(u32, u32); 9] =
+    [(2, 48), (5, 95), (10, 90), (10, 190), (20, 130), (20, 280), (50, 150), (50, 350), (100, 300)];
 
 /// The distributions of page writes, with their names in the table.
 const SKEWS: [(&str, Skew); 3] =
@@ -54,24 +66,33 @@ struct Row {
     greedy: f64,
     heat3: f64,
     heat6: f64,
+    /// The least amplification of three streams by the true ranks of pages, where it is measured.
+    oracle: Option<f64>,
 }
 
 impl Row {
     fn measure(options: &Options, spare_per_mille: u32, (name, skew): (&'static str, Skew)) -> Row {
         let (pages, overwrites) = if options.quick { (32_768, 2) } else { (262_144, 4) };
-        let [baseline, narrow, greedy, heat3, heat6] = POLICIES.map(|policy| {
-            let case = Case {
-                pages,
-                segment_pages: SEGMENT_PAGES,
-                spare_per_mille,
-                skew,
-                policy,
-                depth: DEPTH,
-                overwrites,
+        let case = |policy| Case {
+            pages,
+            segment_pages: SEGMENT_PAGES,
+            spare_per_mille,
+            skew,
+            policy,
+            depth: DEPTH,
+            overwrites,
+        };
+        let [baseline, narrow, greedy, heat3, heat6] =
+            POLICIES.map(|policy| measure(&case(policy)).amplification());
+        let is_compared = spare_per_mille == ORACLE_SPARE_PER_MILLE && skew != Skew::Uniform;
+        let oracle = is_compared.then(|| {
+            let of = |(hot_per_mille, warm_per_mille)| {
+                let oracle = Oracle { hot_per_mille, warm_per_mille };
+                measure_oracle(&case(Policy::HEAT3), oracle).amplification()
             };
-            measure(&case).amplification()
+            CUTS.map(of).into_iter().fold(f64::INFINITY, f64::min)
         });
-        Row { spare_per_mille, skew: name, baseline, narrow, greedy, heat3, heat6 }
+        Row { spare_per_mille, skew: name, baseline, narrow, greedy, heat3, heat6, oracle }
     }
 
     /// Returns the relative difference between the amplification of three streams and that of the
@@ -91,10 +112,18 @@ impl Row {
             number(self.greedy),
             number(self.heat3),
             number(self.heat6),
+            self.oracle.map_or("–".to_string(), number),
             off(self.change()),
             paper.map_or("–".to_string(), |(_, change)| format!("{:+.0} %", 100.0 * change)),
         ]
     }
+}
+
+/// Returns the cuts of the oracle as text.
+fn cuts() -> String {
+    let share = |per_mille: u32| f64::from(per_mille) / 10.0;
+    let cut = |(hot, warm)| format!("{} + {}", share(hot), share(warm));
+    CUTS.map(cut).join(", ")
 }
 
 fn spare(per_mille: u32) -> String {
@@ -143,10 +172,11 @@ fn empty() -> Figure {
             "greedy",
             "Heat(3)",
             "Heat(6)",
+            "oracle",
             "Heat(3) to the first",
             "the paper",
         ]),
-        notes: vec![NOTE.to_string()],
+        notes: vec![NOTE.replace("CUTS", &cuts())],
         verdicts: Vec::new(),
     }
 }
@@ -172,4 +202,10 @@ fn judge(figure: &mut Figure, rows: &[Row]) {
     let worst = of("uniform").map(|row| row.heat3 / row.greedy - 1.0).fold(f64::MIN, f64::max);
     let what = "uniform writes, to greedy, at every spare space";
     figure.judge(what, "+2 % or less", off(worst), worst <= 0.02);
+    for row in rows {
+        let Some(oracle) = row.oracle else { continue };
+        let change = row.heat3 / oracle - 1.0;
+        let what = format!("{}, {} spare, to the oracle", row.skew, spare(row.spare_per_mille));
+        figure.judge(&what, "+10 % or less", off(change), change <= 0.1);
+    }
 }

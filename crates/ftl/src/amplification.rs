@@ -5,6 +5,7 @@
 //! collector needs. Metadata counts: headers, checkpoints and superblocks.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use contract::{Slot, Status};
@@ -52,6 +53,32 @@ impl Case {
     pub(crate) fn member_pages(&self) -> u64 {
         let physical = u64::from(self.pages) * u64::from(1000 + self.spare_per_mille) / 1000;
         physical + physical / 500 + 64
+    }
+}
+
+/// The knowledge of an oracle: the true ranks of all pages by how often hosts write them. The most
+/// frequent pages are hot, the next ones warm and the others cold, for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Oracle {
+    /// The share of the pages that are hot, in thousandths.
+    pub hot_per_mille: u32,
+    /// The share of the pages that are warm, in thousandths.
+    pub warm_per_mille: u32,
+}
+
+impl Oracle {
+    /// Returns the heat of each page, of pages that `draw` writes.
+    fn heats(self, draw: &Draw) -> Vec<u8> {
+        let pages = draw.page.len();
+        let edge = |per_mille: u32| pages * per_mille as usize / 1000;
+        let (hot, warm) =
+            (edge(self.hot_per_mille), edge(self.hot_per_mille + self.warm_per_mille));
+        let mut heats = vec![0; pages];
+        for (rank, page) in draw.page.iter().enumerate() {
+            // What a write adds leaves each in its stream.
+            heats[*page as usize] = if rank < hot { 255 } else { u8::from(rank < warm) * 100 };
+        }
+        heats
     }
 }
 
@@ -203,6 +230,20 @@ fn settle(volume: &mut Volume, media: &mut Headers) {
 /// # Panics
 /// Panics if no volume can have the sizes of the case.
 pub fn measure(case: &Case) -> Report {
+    run(case, None).0
+}
+
+/// Measures a case whose pages have the heats of an oracle in place of counted ones. Returns the
+/// volume's counters over the measured overwrites.
+///
+/// # Panics
+/// Panics if no volume can have the sizes of the case.
+pub fn measure_oracle(case: &Case, oracle: Oracle) -> Report {
+    run(case, Some(oracle)).0
+}
+
+/// Carries a case out. Returns the counters over the measured overwrites, and the volume.
+fn run(case: &Case, oracle: Option<Oracle>) -> (Report, Volume) {
     let mut media = Headers { pages: case.member_pages(), kept: BTreeMap::new() };
     let shape = Shape {
         uuid: *b"an amplification",
@@ -216,6 +257,17 @@ pub fn measure(case: &Case) -> Report {
     let (mut volume, _) = open(&mut media, settings).expect("it was created");
     let pages = volume.geometry().pages;
     let mut draw = Draw::new(pages, case.skew);
+    let heats = oracle.map(|oracle| oracle.heats(&draw));
+    // The page whose heat the next write lowers.
+    let mut hand = 0;
+    let mut write = |volume: &mut Volume, media: &mut Headers, page: u32| {
+        write(volume, media, page);
+        if let Some(heats) = &heats {
+            volume.store.map.set_heat(page, heats[page as usize]);
+            volume.store.map.set_heat(hand, heats[hand as usize]);
+            hand = (hand + 1) % pages;
+        }
+    };
     for page in 0..pages {
         write(&mut volume, &mut media, page);
         if page % case.depth == 0 {
@@ -235,7 +287,7 @@ pub fn measure(case: &Case) -> Report {
             }
         }
     }
-    volume.report().since(&before)
+    (volume.report().since(&before), volume)
 }
 
 fn write(volume: &mut Volume, media: &mut Headers, page: u32) {
@@ -329,6 +381,29 @@ mod tests {
             assert!(lone.lone_pages > lone.host_pages / 10 * 9, "{lone:?}");
             assert!(deep.lone_pages < deep.host_pages / 20, "{deep:?}");
         }
+    }
+
+    /// The heats of an oracle are the true ones after any number of writes, which would raise and
+    /// lower them.
+    #[test]
+    fn an_oracle_keeps_its_heats() {
+        let case = Case { pages: 16_384, overwrites: 1, ..case(Skew::Zipf(0.8), Policy::HEAT3) };
+        let oracle = Oracle { hot_per_mille: 50, warm_per_mille: 150 };
+        let (_, volume) = run(&case, Some(oracle));
+        let pages = volume.geometry().pages;
+        let heats = oracle.heats(&Draw::new(pages, case.skew));
+        assert!((0..pages).all(|page| volume.store.map.heat(page) == heats[page as usize]));
+        let count = |heat| heats.iter().filter(|other| **other == heat).count() as u32;
+        assert_eq!((count(255), count(100)), (pages * 50 / 1000, pages * 200 / 1000 - count(255)));
+    }
+
+    #[test]
+    fn counted_heats_are_nearly_as_good_as_true_ones() {
+        let case = Case { spare_per_mille: 100, ..case(Skew::Zipf(0.8), Policy::HEAT3) };
+        let oracle = Oracle { hot_per_mille: 50, warm_per_mille: 150 };
+        let (counted, known) = (measure(&case), measure_oracle(&case, oracle));
+        let (counted, known) = (counted.amplification(), known.amplification());
+        assert!(counted < 1.2 * known && known < 1.2 * counted, "{counted:.2} {known:.2}");
     }
 
     #[test]

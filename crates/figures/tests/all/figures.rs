@@ -113,7 +113,7 @@ fn what_goes_beyond_the_paper_wins() {
 fn flash_translation_writes_less_under_skew() {
     let figure = check(figures::flashnet_wa);
     let change = |row: &Vec<String>| {
-        let cell = row[7].trim_end_matches(" %");
+        let cell = row[8].trim_end_matches(" %");
         cell.parse::<f64>().expect("a percentage")
     };
     let of = |skew: &str| {
