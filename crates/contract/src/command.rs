@@ -8,6 +8,10 @@ pub const BLOCK_BYTES: usize = 512;
 /// Maximum data of a single request: 1 MiB, the maximum of the original (256 pages of 4 KiB).
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
+/// A request with more data than this is *large*: beside promises, the large requests of best
+/// effort that are at a device at the same time are bounded.
+pub const LARGE_REQUEST_BYTES: usize = 32 << 10;
+
 /// Size in bytes of a page of a [`Command::Commit`].
 pub const COMMIT_PAGE_BYTES: usize = 4096;
 

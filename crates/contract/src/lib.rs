@@ -52,7 +52,9 @@ mod worker_meter;
 
 pub use buf::{Buf, BufPool, SizeClass};
 pub use chores::{ChoreRate, Chored, Chores};
-pub use command::{BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
+pub use command::{
+    BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, Kind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX, Range,
+};
 pub use device::{Completion, Device, Geometry, Submission};
 pub use door::Door;
 pub use ether::{EtherAddress, EtherCard, EtherError, EtherVia, Mac};

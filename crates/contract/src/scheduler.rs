@@ -87,6 +87,18 @@ pub trait Feedback {
         let _unused = (kind, delay);
     }
 
+    /// Records that a [large](crate::LARGE_REQUEST_BYTES) request of a tenant that
+    /// [yields](Feedback::yields) goes to the device.
+    fn began_large(&mut self, kind: Kind, bytes: usize) {
+        let _unused = (kind, bytes);
+    }
+
+    /// Records that a request of which [`began_large`](Feedback::began_large) was told has ended at
+    /// the device.
+    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+        let _unused = (kind, bytes);
+    }
+
     /// Returns the total flow of tokens on this worker; zeroes if there are none.
     fn tokens(&self) -> Tokens {
         Tokens::default()

@@ -80,6 +80,14 @@ impl Feedback for AnyScheduler {
         each!(self, scheduler => scheduler.ended(kind, delay));
     }
 
+    fn began_large(&mut self, kind: Kind, bytes: usize) {
+        each!(self, scheduler => scheduler.began_large(kind, bytes));
+    }
+
+    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+        each!(self, scheduler => scheduler.ended_large(kind, bytes));
+    }
+
     fn depth_max(&self) -> usize {
         each!(self, scheduler => scheduler.depth_max())
     }

@@ -107,6 +107,13 @@ impl Line {
         let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
         Line((pages * KINDS + kind as usize) as u32)
     }
+
+    /// Returns the kind of the line's requests, and their size in bytes of whole pages.
+    pub(crate) fn size(self) -> (Kind, usize) {
+        let kinds = [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other];
+        let kind = kinds.into_iter().find(|kind| *kind as u32 == self.0 % KINDS as u32);
+        (kind.unwrap_or(Kind::Other), self.0 as usize / KINDS * PAGE_BYTES)
+    }
 }
 
 /// The total price of some requests, and their number.
@@ -139,6 +146,12 @@ impl Priced {
 
     pub(crate) fn writes(&self) -> u64 {
         self.counts >> 32
+    }
+
+    /// Returns `true` if all requests are reads of one page at most.
+    #[inline]
+    pub(crate) fn is_single_pages(&self) -> bool {
+        self.mixed == self.counts * u64::from(TOKEN)
     }
 
     /// Returns the units of the price that are tax, under either load.

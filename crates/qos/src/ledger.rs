@@ -11,6 +11,7 @@ use core::time::Duration;
 use contract::{TenantId, Tokens};
 
 use crate::Class;
+use crate::cost_model::{Load, Priced};
 use crate::round::{Means, Round, Submitted};
 use crate::rounds::Turn;
 use crate::shared::Shared;
@@ -306,6 +307,15 @@ impl Ledger {
             0 => 0,
             due => part(spare(made), due, self.lendable(round)),
         }
+    }
+
+    /// Returns `true` if these requests of best effort must not all be submitted at once, because
+    /// large ones among them could exceed the bound on large requests at the device.
+    #[inline]
+    pub(crate) fn may_exceed(&self, requests: &Priced, round: &Round) -> bool {
+        let (most, units) = (round.large_max(), requests.under(Load::Mixed));
+        let is_bounded = most < u64::MAX && !requests.is_single_pages();
+        is_bounded && (units > most || self.shared.backlog.is_full(units, most))
     }
 
     /// Pays for the visited tenant's whole queue at once, if every single request would be paid.

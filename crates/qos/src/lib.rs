@@ -15,6 +15,7 @@ extern crate std;
 
 pub mod admission;
 mod any_scheduler;
+mod backlog;
 mod balance;
 mod bucket;
 pub mod calibrate;

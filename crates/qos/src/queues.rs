@@ -447,6 +447,12 @@ impl Queues {
         first.map(|line| self.cost.priced(line))
     }
 
+    /// Returns the kind and the size, in bytes of whole pages, of a tenant's first request; `None`
+    /// without requests.
+    pub(crate) fn first_size(&self, tenant: u32) -> Option<(Kind, usize)> {
+        self.requests.first(&self.locals[tenant as usize].queue).map(Line::size)
+    }
+
     /// Returns the price of a request of this kind and size.
     pub(crate) fn price(&self, kind: Kind, bytes: usize) -> &Priced {
         self.cost.priced(Line::of(kind, bytes))

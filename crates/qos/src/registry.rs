@@ -33,7 +33,7 @@ use crate::shared::{Prices, ROUND_NANOS, Shared};
 use crate::tax::Treasury;
 use crate::tenant::{Class, Terms};
 use crate::token_scheduler::TokenScheduler;
-use crate::units::generated;
+use crate::units::{generated, nano};
 use grants::Grants;
 use probe::{Observation, Probe, View};
 use table::{Entry, Table};
@@ -312,7 +312,7 @@ impl Registry {
     pub fn bound_depth(&mut self, on: bool, now: Instant) {
         self.probe.bound_depth(on, &self.shared.delays, now);
         if !on {
-            self.shared.set_depth(None);
+            self.shared.backlog.set_depth_max(None);
         }
         self.measure_while_needed();
     }
@@ -328,16 +328,17 @@ impl Registry {
     /// On by default.
     pub fn pay_arrears(&mut self, on: bool) {
         self.pays_arrears = on;
-        self.bound_loan();
+        self.bound_work();
     }
 
-    /// Limits the loan, whose requests are at the device ahead of time. A twentieth of the work
-    /// that the device does within the strictest latency delays no request by more than a twentieth
-    /// of that latency.
-    fn bound_loan(&self) {
-        let strictest = self.latency_us_min().filter(|_| self.pays_arrears);
-        let nanos = strictest.map_or(0, |us| u64::from(us) * 1_000 / 20);
-        self.shared.set_loan_max(generated(self.device_rate(), nanos));
+    /// Limits what may be at the device ahead of promised requests: a loan to a twentieth, and best
+    /// effort's large requests to half of what the device does within the strictest latency.
+    fn bound_work(&self) {
+        let (rate, strictest) = (self.device_rate(), self.latency_us_min());
+        let work = |us: u32| generated(rate, u64::from(us) * 1_000);
+        let loan = strictest.filter(|_| self.pays_arrears).map_or(0, |us| work(us) / 20);
+        self.shared.set_loan_max(loan);
+        self.shared.backlog.set_large_max(strictest.map(|us| (work(us) / nano(2)) as u64));
     }
 
     fn measure_while_needed(&self) {
@@ -410,7 +411,7 @@ impl Registry {
             return self.adjustment;
         };
         if let Some(depth) = depth {
-            self.shared.set_depth(depth);
+            self.shared.backlog.set_depth_max(depth);
         }
         if adjustment != self.adjustment {
             self.adjust(adjustment, now);
@@ -521,7 +522,7 @@ impl Registry {
         self.shared.set_share(share);
         self.remainder = self.left() % self.table.sharing().max(1);
         self.shared.idle_critical.change(self.remainder as i64, now);
-        self.bound_loan();
+        self.bound_work();
     }
 
     fn is_overcommitted(&self) -> bool {

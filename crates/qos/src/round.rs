@@ -163,6 +163,8 @@ pub(crate) struct Round {
     is_holding_writes: bool,
     /// Maximum number of requests of this worker that should be at the device at a time.
     depth_max: usize,
+    /// Maximum work of several large requests of best effort at the device, in units.
+    large_max: u64,
 }
 
 impl Round {
@@ -182,6 +184,7 @@ impl Round {
             is_failing_fast: false,
             is_holding_writes: false,
             depth_max: usize::MAX,
+            large_max: u64::MAX,
         }
     }
 
@@ -196,6 +199,7 @@ impl Round {
             // Each worker that takes part has its part of the device.
             Some(depth) => depth.div_ceil(shared.rounds.members().max(1)) as usize,
         };
+        self.large_max = shared.backlog.large_max();
         self.load = shared.read_ratio.load();
         self.share = shared.share();
         self.wait = u64::MAX;
@@ -232,8 +236,9 @@ impl Round {
         (self.visit.terms, self.visit.means) = (Some(terms), means);
     }
 
-    /// Notes that the visited tenant borrowed from the bucket.
-    pub(crate) fn note_loan(&mut self) {
+    /// Notes that the visited tenant profited from its place in the order: it borrowed from the
+    /// bucket, or took the room of large requests at the device.
+    pub(crate) fn use_turn(&mut self) {
         self.visit.is_turn_used |= self.visit.tenant == self.visit.first;
     }
 
@@ -403,8 +408,20 @@ impl Round {
     /// best-effort tenants wait for space in the device.
     #[inline]
     pub(crate) fn holds(&self, requests: &Priced) -> bool {
-        let is_best_effort = matches!(self.visit.means, Means::Share(_));
-        self.is_holding_writes && is_best_effort && requests.writes() > 0
+        self.is_holding_writes && self.is_sharing() && requests.writes() > 0
+    }
+
+    /// Returns the maximum work of several large requests of best effort at the device, in units;
+    /// the largest number without a bound.
+    #[inline]
+    pub(crate) fn large_max(&self) -> u64 {
+        self.large_max
+    }
+
+    /// Returns `true` if the visited tenant pays as best effort.
+    #[inline]
+    pub(crate) fn is_sharing(&self) -> bool {
+        matches!(self.visit.means, Means::Share(_))
     }
 
     /// Returns `true` while writes of best-effort tenants wait for space in the device.
@@ -451,12 +468,12 @@ mod tests {
         round.start(Phase::BestEffort, 3, 2);
         assert_eq!((round.visited(), round.turn_used()), (Some(3), None));
         round.visit_next(1);
-        round.note_loan();
+        round.use_turn();
         assert_eq!((round.visited(), round.turn_used()), (Some(1), None));
         round.visit_next(3);
         assert_eq!(round.visited(), None);
         round.start(Phase::Again, 1, 1);
-        round.note_loan();
+        round.use_turn();
         assert_eq!((round.visited(), round.turn_used()), (Some(1), Some(1)));
         round.end();
         assert!(round.is_over());

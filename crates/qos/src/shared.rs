@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 
 use contract::TenantId;
 
+use crate::backlog::Backlog;
 use crate::balance::Balance;
 use crate::bucket::Bucket;
 use crate::cost_model::{PRICE_MAX, TAX_MAX};
@@ -78,8 +79,8 @@ pub struct Shared {
     /// The account of the device's background work (chores): taxes come in, and the cost of chores
     /// goes out.
     pub(crate) chores: Balance,
-    /// Maximum number of requests at the device, over all workers; the largest number for no bound.
-    depth: AtomicU32,
+    /// The bounds on what the device has to do at a time.
+    pub(crate) backlog: Backlog,
     flags: Flags,
     pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
@@ -122,7 +123,7 @@ impl Shared {
             population: Population { best_effort: AtomicU64::new(0), critical: AtomicU32::new(0) },
             prices: AtomicU64::new(prices.word()),
             chores: Balance::new(),
-            depth: AtomicU32::new(u32::MAX),
+            backlog: Backlog::new(),
             flags: Flags {
                 failing_fast: AtomicBool::new(false),
                 measuring: AtomicBool::new(false),
@@ -177,11 +178,7 @@ impl Shared {
     /// Returns the maximum number of requests at the device, over all workers; `None` without a
     /// bound.
     pub fn depth(&self) -> Option<u32> {
-        Some(self.depth.load(Acquire)).filter(|depth| *depth < u32::MAX)
-    }
-
-    pub(crate) fn set_depth(&self, depth: Option<u32>) {
-        self.depth.store(depth.unwrap_or(u32::MAX), Release);
+        self.backlog.depth_max()
     }
 
     /// Returns `true` if requests that would miss their latency are refused at once.

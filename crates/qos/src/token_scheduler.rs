@@ -23,7 +23,8 @@ use core::time::Duration;
 
 use contract::{Feedback, Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
-use crate::cost_model::CostModel;
+use crate::backlog::LargeHere;
+use crate::cost_model::{CostModel, Priced};
 use crate::ledger::{Demand, Ledger, Totals};
 use crate::queues::{QueueLimits, Queues};
 use crate::round::{Means, Phase, Round};
@@ -41,6 +42,8 @@ pub struct TokenScheduler {
     queues: Queues,
     ledger: Ledger,
     round: Round,
+    /// The large requests of best effort that this worker has at the device.
+    large: LargeHere,
 }
 
 impl TokenScheduler {
@@ -52,8 +55,9 @@ impl TokenScheduler {
         worker: usize,
         limits: QueueLimits,
     ) -> TokenScheduler {
+        let large = LargeHere::new(cost.write());
         let queues = Queues::new(shared.tenants_max(), cost, limits);
-        TokenScheduler { queues, ledger: Ledger::new(shared, worker), round: Round::new() }
+        TokenScheduler { queues, ledger: Ledger::new(shared, worker), round: Round::new(), large }
     }
 
     /// Returns the counts of where this worker's tokens went.
@@ -121,7 +125,7 @@ impl TokenScheduler {
                 let first = self.queues.first(tenant).map_or(0, |first| nano(first.under(load)));
                 let (cap, demand) = (self.ledger.cap(tenant), Demand { all, first });
                 if self.ledger.collect(tenant, terms.rate, cap, demand, &self.round) {
-                    self.round.note_loan();
+                    self.round.use_turn();
                 }
                 Means::Share(cap)
             }
@@ -139,16 +143,30 @@ impl TokenScheduler {
         }
         let (load, means) = (self.round.load(), self.round.means());
         let all = *self.queues.sum(tenant);
-        if !self.round.holds(&all) && self.ledger.pay_all(tenant, all.under(load), means) {
+        let may_exceed = self.round.is_sharing() && self.ledger.may_exceed(&all, &self.round);
+        let may_all_go = !may_exceed && !self.round.holds(&all);
+        if may_all_go && self.ledger.pay_all(tenant, all.under(load), means) {
             self.round.add_paid(self.queues.take_all(tenant), all);
             return true;
         }
         let Some(&one) = self.queues.first(tenant) else { return false };
-        if self.round.holds(&one) || !self.ledger.pay(tenant, one.under(load), means) {
+        if self.is_held(tenant, &one) || !self.ledger.pay(tenant, one.under(load), means) {
             return false;
         }
         self.round.add_paid(self.queues.take_first(tenant, &one), one);
         true
+    }
+
+    /// Returns `true` if the visited tenant's first request waits, for space in the device or for
+    /// the end of other large requests.
+    fn is_held(&self, tenant: u32, first: &Priced) -> bool {
+        let most = self.round.large_max();
+        let is_large_held = || {
+            let size = self.queues.first_size(tenant);
+            let work = size.map_or(0, |(kind, bytes)| self.large.work(kind, bytes));
+            work > 0 && self.ledger.shared().backlog.is_full(work, most)
+        };
+        self.round.holds(first) || most < u64::MAX && self.round.is_sharing() && is_large_held()
     }
 
     /// Ends a visit: the tenant submits no more in this round (lines 10 to 12, or 19 to 21).
@@ -184,7 +202,7 @@ impl TokenScheduler {
             self.give_up(tenant);
             return;
         };
-        if self.round.holds(first) {
+        if self.is_held(tenant, first) {
             return;
         }
         let units = first.under(self.round.load());
@@ -397,9 +415,21 @@ impl Feedback for TokenScheduler {
         self.round.is_measuring()
     }
 
+    fn began_large(&mut self, kind: Kind, bytes: usize) {
+        self.large.begin(&self.ledger.shared().backlog, kind, bytes);
+        self.round.use_turn();
+    }
+
+    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+        self.large.end(&self.ledger.shared().backlog, kind, bytes);
+    }
+
     fn ended(&mut self, kind: Kind, delay: Duration) {
         if self.round.is_measuring() && kind == Kind::Read {
             self.ledger.record_delay(delay);
         }
     }
 }
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;

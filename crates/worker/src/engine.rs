@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use contract::{
-    Buf, Command, Completion, ConnId, Device, End, Kind, Namespace, NamespaceId, Part, QueueFull,
-    Range, Request, Rights, Scheduler, Session, Slot, Start, Status, Submission, TenantId,
-    Transport,
+    Buf, Command, Completion, ConnId, Device, End, Kind, LARGE_REQUEST_BYTES, Namespace,
+    NamespaceId, Part, QueueFull, Range, Request, Rights, Scheduler, Session, Slot, Start, Status,
+    Submission, TenantId, Transport,
 };
 
 use crate::Namespaces;
@@ -17,7 +17,7 @@ use crate::connections::{Life, STREAMS};
 use crate::frontend::{Frontend, Next};
 use crate::lanes::Lanes;
 use crate::namespaces::verdict;
-use crate::requests::Placed;
+use crate::requests::{Payment, Placed};
 
 /// The connections of a worker together with its devices.
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let entry = self.front.requests.get(slot);
         if self.lanes.peek(n).scheduler().yields(entry.tenant) {
             self.refund(n, slot);
-            self.front.requests.get(slot).is_refunded = true;
+            self.front.requests.get(slot).payment = Payment::Refunded;
         }
         self.lanes.get(n).parked.push(self.front.requests.table(), slot);
     }
@@ -226,12 +226,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Queues a refunded read in the scheduler again, now that it has a buffer.
     fn queue_again(&mut self, slot: Slot, buf: Buf) -> Outcome {
         let entry = self.front.requests.get(slot);
-        (entry.buf, entry.is_refunded) = (Some(buf), false);
+        (entry.buf, entry.payment) = (Some(buf), Payment::Paid);
         if self.enqueue(slot).is_ok() {
             return Outcome::Held;
         }
         let entry = self.front.requests.get(slot);
-        entry.is_refunded = true;
+        entry.payment = Payment::Refunded;
         let buf = entry.buf.take();
         self.front.give_back(buf);
         Outcome::NoBuffer
@@ -267,7 +267,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
             return Outcome::Done;
         }
         let now = *now;
-        let (command, buf) = match entry.command {
+        let (command, buf, bytes) = match entry.command {
             // Most requests are reads; for them this is all.
             Command::Read(range) => {
                 let (tenant, bytes) = (entry.tenant, range.bytes());
@@ -280,11 +280,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                     self.front.is_short |= buffers.is_dry(bytes);
                     return Outcome::NoBuffer;
                 };
-                if entry.is_refunded {
+                if entry.payment == Payment::Refunded {
                     return self.queue_again(slot, buf);
                 }
                 entry.submitted_at = Some(now);
-                (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
+                (Command::Read(Range { lba: entry.lba, ..range }), Some(buf), bytes)
             }
             other => {
                 let command = limits.part_of(other).with_lba(entry.lba);
@@ -295,11 +295,24 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                 }
                 let entry = self.front.requests.get(slot);
                 entry.submitted_at = Some(now);
-                (command, entry.buf.take())
+                (command, entry.buf.take(), command.work_bytes())
             }
         };
+        if bytes > LARGE_REQUEST_BYTES {
+            self.begin_large(n, slot, command);
+        }
         self.lanes.get(n).submit(now, Submission { slot, command, buf });
         Outcome::Done
+    }
+
+    /// Has a large request counted that goes to its device, if its tenant yields to promises.
+    #[inline(never)]
+    fn begin_large(&mut self, n: usize, slot: Slot, command: Command) {
+        let entry = self.front.requests.get(slot);
+        if self.lanes.peek(n).scheduler().yields(entry.tenant) {
+            entry.payment = Payment::Large;
+            self.lanes.get(n).begin_large(command);
+        }
     }
 
     /// Counts a data-changing request in its fence, if it may go to its device now.
@@ -376,7 +389,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     /// Refunds the tokens of a request that goes to no device, or to the device later.
     fn refund(&mut self, n: usize, slot: Slot) {
         let entry = self.front.requests.get(slot);
-        if !entry.is_refunded {
+        if entry.payment != Payment::Refunded {
             self.lanes.get(n).refund(self.front.limits.part_of(entry.command));
         }
     }
@@ -385,8 +398,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
     pub(crate) fn complete(&mut self) {
         let polled = self.front.gauges.clock.marked_at();
         let mut completions = std::mem::take(&mut self.completions);
+        let front = &mut self.front;
         for lane in self.lanes.iter_mut() {
-            lane.poll(self.front.now, &mut completions, &mut self.front.requests);
+            lane.poll(front.now, &mut completions, &mut front.requests, &front.limits);
         }
         if !completions.is_empty() {
             self.front.progressed = true;

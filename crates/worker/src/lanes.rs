@@ -10,7 +10,7 @@ use contract::{
 };
 
 use crate::Limits;
-use crate::requests::{InFlight, Parked, Requests};
+use crate::requests::{InFlight, Parked, Payment, Requests};
 
 /// A worker's queue to one device, the scheduler in front of it, and the requests that wait between
 /// the two.
@@ -21,6 +21,8 @@ pub struct Attached<D, S> {
     geometry: Geometry,
     /// Number of requests in the device.
     submitted: usize,
+    /// Number of requests in the device that the scheduler counts as large ones of best effort.
+    large: usize,
     /// Reads that the scheduler has released and that wait for buffers.
     pub(crate) parked: Parked,
     /// Requests that the scheduler has released and that wait for their fence or for another
@@ -44,6 +46,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
             scheduler,
             geometry,
             submitted: 0,
+            large: 0,
             parked: Parked::new(0),
             fenced: VecDeque::new(),
             is_fresh: false,
@@ -158,6 +161,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         now: Instant,
         ended: &mut Vec<Completion>,
         requests: &mut Requests,
+        limits: &Limits,
     ) {
         if self.submitted == 0 {
             return;
@@ -170,6 +174,31 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
                 let entry = requests.get(completion.slot);
                 let submitted_at = entry.submitted_at.expect("the device got it");
                 self.scheduler.ended(entry.command.kind(), now.since(submitted_at));
+            }
+        }
+        if self.large > 0 {
+            self.end_large(&ended[before..], requests, limits);
+        }
+    }
+
+    /// Notes that a large request of a tenant that yields to promises goes to the device.
+    pub(crate) fn begin_large(&mut self, command: Command) {
+        self.large += 1;
+        self.scheduler.began_large(command.work(), command.work_bytes());
+    }
+
+    /// Tells the scheduler which large requests of best effort have ended. Others may wait for
+    /// them, so a round is due.
+    #[inline(never)]
+    fn end_large(&mut self, ended: &[Completion], requests: &mut Requests, limits: &Limits) {
+        for completion in ended {
+            let entry = requests.get(completion.slot);
+            if entry.payment == Payment::Large {
+                entry.payment = Payment::Paid;
+                let command = limits.part_of(entry.command);
+                self.scheduler.ended_large(command.work(), command.work_bytes());
+                self.large -= 1;
+                self.is_fresh = true;
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::frontend::Frontend;
 use crate::reader::Reader;
 use crate::rebalance::Order;
+use crate::requests::Payment;
 use crate::{Grant, Line, Sessions};
 
 /// Maximum number of connections of a worker that are leaving or away: the number of queues of an
@@ -574,7 +575,7 @@ pub(crate) fn withdraw<T: Transport, D: Device, S: Scheduler, P: Session>(
             lane.unpark(requests, |entry| entry.conn == id, &mut taken);
             for slot in &taken[first..] {
                 let entry = requests.get(*slot);
-                if !std::mem::take(&mut entry.is_refunded) {
+                if std::mem::replace(&mut entry.payment, Payment::Paid) != Payment::Refunded {
                     lane.refund(limits.part_of(entry.command));
                 }
             }

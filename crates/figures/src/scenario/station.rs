@@ -119,6 +119,18 @@ impl Feedback for Counted {
         }
     }
 
+    fn began_large(&mut self, kind: Kind, bytes: usize) {
+        if let Order::Tokens(order) = &mut self.order {
+            order.began_large(kind, bytes);
+        }
+    }
+
+    fn ended_large(&mut self, kind: Kind, bytes: usize) {
+        if let Order::Tokens(order) = &mut self.order {
+            order.ended_large(kind, bytes);
+        }
+    }
+
     fn depth_max(&self) -> usize {
         match &self.order {
             Order::PassThrough(order) => order.depth_max(),

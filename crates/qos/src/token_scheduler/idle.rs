@@ -43,6 +43,10 @@ impl TokenScheduler {
     fn express(&mut self, tenant: u32, spare: i64) -> Option<Submitted> {
         let (ledger, round) = (&self.ledger, &self.round);
         self.queues.serve_short(tenant, |count, sum| {
+            // In the ring, large requests of best effort wait for each other.
+            if ledger.may_exceed(sum, round) && ledger.terms(tenant).class == Class::BestEffort {
+                return None;
+            }
             let requests = round.sum_of(sum);
             let ask = Ask { requests, is_single: count == 1 };
             ledger.spend_short(tenant, ask, spare, round).then_some(requests)
@@ -94,5 +98,6 @@ impl Drop for TokenScheduler {
         for tenant in self.queues.held() {
             self.ledger.abandon(tenant, &self.round);
         }
+        self.large.leave(&self.ledger.shared().backlog);
     }
 }

@@ -39,8 +39,7 @@ pub(crate) struct InFlight {
     /// transport has the buffer. A read has one here if it waited for a buffer before it paid.
     pub(crate) buf: Option<Buf>,
     pub(crate) payload: Arrival,
-    /// `true` while the request waits for a buffer, and its tenant has its tokens back.
-    pub(crate) is_refunded: bool,
+    pub(crate) payment: Payment,
     /// The fence that counts the request while the device has it, and the fence's epoch.
     pub(crate) fence: Option<(Arc<Fence>, u32)>,
     /// The time at which the request's last byte arrived.
@@ -50,6 +49,18 @@ pub(crate) struct InFlight {
     /// The neighbours in a list of requests: first of those with awaited payloads, later of those
     /// behind one barrier.
     pub(crate) links: Links,
+}
+
+/// The payment for a request that the scheduler has released; of no meaning before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Payment {
+    /// The tenant has paid.
+    Paid,
+    /// The request waits for a buffer, and its tenant has its tokens back.
+    Refunded,
+    /// The tenant has paid, and the scheduler counts the request at the device as a large one of
+    /// best effort.
+    Large,
 }
 
 /// The progress of a payload's arrival in its buffer.
@@ -99,7 +110,7 @@ impl InFlight {
             lba,
             payload: Arrival { class: buf.as_ref().map(Buf::class), filled: 0, is_awaited },
             buf,
-            is_refunded: false,
+            payment: Payment::Paid,
             fence: None,
             received_at: now,
             submitted_at: None,

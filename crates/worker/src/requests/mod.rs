@@ -12,7 +12,7 @@ use contract::{Buf, BufPool, Slot, SlotTable, TenantId};
 
 pub(crate) use buffers::Buffers;
 pub(crate) use chain::Chain;
-pub(crate) use in_flight::{InFlight, Placed};
+pub(crate) use in_flight::{InFlight, Payment, Placed};
 pub(crate) use parked::Parked;
 pub(crate) use put_off::{PutOff, PutOffLines};
 pub(crate) use quota::{Position, Quotas, SHARE};
