@@ -6,6 +6,7 @@
 //! shape is the best over interfaces, send caps and socket buffers: a short search finds it, and
 //! then it is measured alternately like every other side.
 
+mod flash;
 mod idle;
 mod link;
 mod load;
@@ -31,8 +32,10 @@ use xtask::shell;
 /// Builds the programs, measures the chosen rows and prints the table, or measures the cost of
 /// operation for `ops`.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
-    if let Some(Other::Packets(options)) = &options.other {
-        return packets::run(options);
+    match &options.other {
+        Some(Other::Packets(options)) => return packets::run(options),
+        Some(Other::Flash(options)) => return flash::run(options),
+        None => {}
     }
     if options.rows.first().is_some_and(|row| row == "ops") {
         return ops::run(options, &machine::describe());

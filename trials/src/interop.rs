@@ -78,7 +78,7 @@ pub(crate) struct InteropOptions {
     /// Seed the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Kill so often in the tests of attached volumes [default: a few times]
+    /// Kill so often in tests that kill [default: a few times]
     #[arg(long, value_name = "TIMES")]
     kills: Option<u32>,
 }

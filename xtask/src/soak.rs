@@ -52,6 +52,9 @@ const SOAKS: &[Soak] = &[
         (&[], "run --package trials -- interop ublk- ublk-resize --kernel 7"),
         (&[], "run --package trials -- interop mirror-two-servers vm-disk"),
     ] },
+    Soak { name: "ftl-kills", about: "A thousand kills of a server of an `ftl:` device under a load that verifies.", commands: &[
+        (&[], "run --package trials -- interop kill-server-ftl --kills 1000"),
+    ] },
     Soak { name: "power-cuts", about: "Power cuts of every kind of disk, ten times, each from another seed.", commands: &[
         (&[], "run --package trials -- interop power-cut --seed 1"),
         (&[], "run --package trials -- interop power-cut --seed 2"),

@@ -1,5 +1,6 @@
 //! A file system that does next to nothing: one file of zeroes, which takes writes and forgets
-//! them. It is the yardstick of a file system that does more over the same channel to the kernel.
+//! them. Files that somebody creates are that file, too, and are found by no name. It is the
+//! yardstick of a file system that does more over the same channel to the kernel.
 //!
 //! `fuse_null FOLDER` mounts it at the folder, and serves until somebody unmounts it (`umount`).
 
@@ -160,6 +161,9 @@ impl Null {
                 Head::attributes(unique, &self.attributes(node), CACHED)
             }
             Operation::Open { .. } => opened(open_flag::PARALLEL_DIRECT_WRITES),
+            Operation::Create { .. } => {
+                Head::created(unique, &self.entry(FILE), Opened { handle: 0, flags: 0 })
+            }
             Operation::OpenDir { .. } => opened(0),
             Operation::Read { offset, bytes, .. } => {
                 let bytes = u64::from(*bytes).min(self.size.saturating_sub(*offset)) as usize;
@@ -184,7 +188,8 @@ impl Null {
                 let blocks = self.size / 4096;
                 Head::sizes(unique, &Sizes { block_bytes: 4096, blocks, ..Sizes::default() })
             }
-            Operation::Flush { .. }
+            Operation::Unlink(_)
+            | Operation::Flush { .. }
             | Operation::Release { .. }
             | Operation::ReleaseDir { .. }
             | Operation::Fsync { .. }

@@ -28,7 +28,7 @@ fn memory(server: &Server) -> Result<u64, String> {
 }
 
 /// Opens a connection and reads one block of 512 bytes over it, in protocol version 1.
-fn served(address: &str) -> std::io::Result<TcpStream> {
+pub(crate) fn served(address: &str) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let mut request = [0; 24];

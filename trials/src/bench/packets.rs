@@ -10,11 +10,11 @@ mod beside;
 pub(crate) mod forge;
 mod forged;
 mod idle;
-mod judge;
+pub(super) mod judge;
 mod loads;
-mod table;
+pub(super) mod table;
 mod upgrade;
-mod watch;
+pub(super) mod watch;
 mod way;
 
 use std::path::PathBuf;
@@ -122,7 +122,7 @@ pub(super) fn run(options: &PacketsOptions) -> Result<(), String> {
         println!("measuring {} …", row.name);
         measured.extend(measure(&mut bed, row));
     }
-    let text = table::markdown(&measured);
+    let text = table::markdown(&measured, "transport");
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = table::document(&machine.to_string(), options.mtu, &text, bed.commands());

@@ -26,7 +26,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits for its line `ready ADDRESS`.
+    /// Starts the server and waits for its line `ready ADDRESS`, or `ready: FOLDER` of a program
+    /// that mounts.
     pub(crate) fn start(command: &mut Command) -> Result<Server, String> {
         Server::start_with(command, Stdio::null())
     }
@@ -43,7 +44,8 @@ impl Server {
         let last = Arc::clone(&last_line);
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if let Some(address) = line.strip_prefix("ready ") {
+                let ready = line.strip_prefix("ready ").or_else(|| line.strip_prefix("ready: "));
+                if let Some(address) = ready {
                     // After the time limit, the receiver no longer exists.
                     let _unheard = sender.send(address.to_owned());
                 }

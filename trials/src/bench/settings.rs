@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::flash::FlashOptions;
 use super::link::Link;
 use super::packets::PacketsOptions;
 use super::servers::StandIn;
@@ -56,6 +57,8 @@ pub(crate) struct BenchOptions {
 pub(crate) enum Other {
     /// Measure packets beside TCP between two network namespaces (as root)
     Packets(PacketsOptions),
+    /// Measure flash translation and mounted file systems beside what they stand on
+    Flash(FlashOptions),
 }
 
 /// The settings that all measurements of a run share.

@@ -22,6 +22,14 @@ use crate::bench::process::{STOP, Server};
 
 const VOLUME_BYTES: usize = 32 << 20;
 
+/// Bytes of the member of a volume of flash translation, and those of the volume that are changed:
+/// nearly all that it has.
+const MEMBER_BYTES: usize = 24 << 20;
+const TRANSLATED_BYTES: usize = 12 << 20;
+
+/// The time limit for all kills of a test.
+const KILLS_LIMIT: Duration = Duration::from_secs(45 * 60);
+
 /// The time limit for starting a server whose predecessor was killed. The kernel frees the
 /// predecessor's ring late (after seconds on a busy machine), and the volume stays locked until
 /// then.
@@ -63,9 +71,14 @@ impl Report {
 /// Starts a server of the file `volume` at `port`, and tries again while its killed predecessor
 /// still locks the file.
 pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
+    serve(context, &format!("file:{}?size={VOLUME_BYTES}", volume.display()), port)
+}
+
+/// Starts a server of a device at `port`, and tries again while its killed predecessor still locks
+/// the device.
+fn serve(context: &Context, device: &str, port: u16) -> Result<Server, String> {
     let mut command = Command::new(&context.nearflash);
-    let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
-    command.args(["serve", "--admin", "none", "--device", &device]);
+    command.args(["serve", "--admin", "none", "--workers", "1", "--device", device]);
     command.args(["--listen", &format!("reflex://127.0.0.1:{port}")]);
     let started = Instant::now();
     loop {
@@ -82,17 +95,50 @@ pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Serve
 /// must survive, flushed or not, because only the server dies and not the machine.
 pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     let volume = context.folder.join("volume");
-    let mut ledger = Ledger::new(55 << 40, VOLUME_BYTES / BLOCK);
+    let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
+    killed(context, &device, VOLUME_BYTES / BLOCK, 700)
+}
+
+/// Kills a server of a volume of flash translation, as [`ledger`] does. The volume is small, so that
+/// its collector is at work when the server dies.
+pub(super) fn translated(context: &Context) -> Result<Verdict, String> {
+    let volume = context.folder.join("volume");
+    let device = format!("ftl:file:{}", volume.display());
+    let mut create = Command::new(&context.nearflash);
+    create.args(["ftl", "create", &format!("{device}?size={MEMBER_BYTES}&ftl.spare=40%")]);
+    let made = create.output().map_err(|error| format!("nearflash ftl create: {error}"))?;
+    if !made.status.success() {
+        return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+    }
+    let verdict = killed(context, &device, TRANSLATED_BYTES / BLOCK, 150)?;
+    let mut check = Command::new(&context.nearflash);
+    let checked = check.args(["ftl", "check", &device]).output();
+    let checked = checked.map_err(|error| format!("nearflash ftl check: {error}"))?;
+    match checked.status.success() {
+        true => Ok(verdict),
+        false => Err(String::from_utf8_lossy(&checked.stdout).into_owned()),
+    }
+}
+
+/// Kills servers of a device, each at most `most` milliseconds after the shortest load, and checks
+/// the first `blocks` blocks after each kill.
+fn killed(context: &Context, device: &str, blocks: usize, most: u64) -> Result<Verdict, String> {
+    let mut ledger = Ledger::new(55 << 40, blocks);
     let mut chance = Chance::new(context.seed ^ 55);
     let (mut kept, mut unanswered) = (0, 0);
-    let kills = if context.quick { 4 } else { 8 };
-    for _ in 0..kills {
+    let kills = context.kills.unwrap_or(if context.quick { 4 } else { 8 });
+    let started = Instant::now();
+    for kill in 0..kills {
+        if started.elapsed() > KILLS_LIMIT {
+            let minutes = KILLS_LIMIT.as_secs() / 60;
+            return Err(format!("nothing lost in {kill} kills, but {kills} need > {minutes} min"));
+        }
         let port = free_port()?;
-        let server = start(context, &volume, port)?;
+        let server = serve(context, device, port)?;
         let mut connection =
             Connection::open(&format!("127.0.0.1:{port}"), Duration::from_secs(10))?;
-        survey(&mut connection, &mut ledger)?.verdict()?;
-        let time = Duration::from_millis(150 + chance.below(700));
+        survey(&mut connection, &mut ledger)?.verdict().map_err(|e| format!("kill {kill}: {e}"))?;
+        let time = Duration::from_millis(150 + chance.below(most));
         let load = Load {
             connection: &mut connection,
             ledger: &mut ledger,
@@ -105,14 +151,15 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
         unanswered += counts.unanswered;
     }
     let port = free_port()?;
-    let _server = start(context, &volume, port)?;
+    let _server = serve(context, device, port)?;
     let mut connection = Connection::open(&format!("127.0.0.1:{port}"), Duration::from_secs(10))?;
     survey(&mut connection, &mut ledger)?.verdict()?;
     if unanswered == 0 {
         return Err("no request was in flight when the server died".to_owned());
     }
     Ok(Verdict::Passed(format!(
-        "{kills} kills: {kept} acknowledged changes are there, {unanswered} were in flight"
+        "{kills} kills in {:.0} s: {kept} acknowledged changes are there, {unanswered} were in flight",
+        started.elapsed().as_secs_f64()
     )))
 }
 

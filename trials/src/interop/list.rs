@@ -94,6 +94,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "ublk-cost", kernels: NEW, list: HAND, run: doors::instructions },
     Test { name: "ublk-idle", kernels: NEW, list: HAND, run: ublk::devices::idle },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
+    Test { name: "kill-server-ftl", kernels: NONE, list: HAND, run: kill_server::translated },
     Test { name: "kill-server-bench", kernels: NONE, list: FULL, run: kill_server::bench },
     Test { name: "fio-engine", kernels: NONE, list: FULL, run: fio::engine },
     Test { name: "power-cut-sparse", kernels: NEW, list: SHORT, run: power_cut::sparse },

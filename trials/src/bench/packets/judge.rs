@@ -6,25 +6,25 @@ const TAKEN_MAX: f64 = 0.05;
 
 /// A target for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Bound {
+pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
 /// The figures of one compared side, one for each round.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Side {
-    pub(super) name: String,
-    pub(super) values: Vec<f64>,
+pub(crate) struct Side {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
     /// The share of processor time that other processes took, by round.
-    pub(super) taken: Vec<f64>,
+    pub(crate) taken: Vec<f64>,
     /// The reason why the side has fewer rounds than others.
-    pub(super) obstacle: Option<String>,
+    pub(crate) obstacle: Option<String>,
 }
 
 /// The outcome of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     Met,
     Missed,
     /// The result is not valid, for the given reason: the machine took too much time, or a side
@@ -34,28 +34,28 @@ pub(super) enum Verdict {
 
 /// A target with its result.
 #[derive(Clone, Debug)]
-pub(super) struct Judged {
-    pub(super) what: String,
-    pub(super) bound: Bound,
+pub(crate) struct Judged {
+    pub(crate) what: String,
+    pub(crate) bound: Bound,
     /// The measured figure, with its unit; empty if there is none.
-    pub(super) result: String,
-    pub(super) verdict: Verdict,
+    pub(crate) result: String,
+    pub(crate) verdict: Verdict,
 }
 
 /// The results of one comparison.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Measured {
-    pub(super) name: &'static str,
-    pub(super) about: String,
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    pub(crate) about: String,
     /// The name of the compared quantity, with its unit.
-    pub(super) unit: &'static str,
+    pub(crate) unit: &'static str,
     /// The compared sides. Ratios are to the first one.
-    pub(super) sides: Vec<Side>,
-    pub(super) judged: Vec<Judged>,
+    pub(crate) sides: Vec<Side>,
+    pub(crate) judged: Vec<Judged>,
 }
 
 impl Bound {
-    pub(super) fn holds(self, figure: f64) -> bool {
+    pub(crate) fn holds(self, figure: f64) -> bool {
         match self {
             Bound::AtLeast(least) => figure >= least,
             Bound::AtMost(most) => figure <= most,
@@ -65,13 +65,13 @@ impl Bound {
 
 impl Side {
     /// Creates a side without figures.
-    pub(super) fn new(name: String) -> Side {
+    pub(crate) fn new(name: String) -> Side {
         Side { name, ..Side::default() }
     }
 
     /// Adds the result of a round: a figure and the share of time that other processes took, or the
     /// error of a failed round.
-    pub(super) fn add(&mut self, result: Result<(f64, f64), String>) {
+    pub(crate) fn add(&mut self, result: Result<(f64, f64), String>) {
         match result {
             Ok((value, taken)) => {
                 self.values.push(value);
@@ -85,18 +85,18 @@ impl Side {
     }
 
     /// Returns the median figure; `None` if there is none.
-    pub(super) fn median(&self) -> Option<f64> {
+    pub(crate) fn median(&self) -> Option<f64> {
         median(&self.values)
     }
 
     /// Returns the median share of time that other processes took.
-    pub(super) fn taken(&self) -> f64 {
+    pub(crate) fn taken(&self) -> f64 {
         median(&self.taken).unwrap_or(0.0)
     }
 
     /// Returns the reason why the side's figures are not valid (a failed round, a busy machine, no
     /// figure); `None` if they are valid.
-    pub(super) fn doubt(&self) -> Option<String> {
+    pub(crate) fn doubt(&self) -> Option<String> {
         match (&self.obstacle, self.taken()) {
             // Also where other rounds went well: a round that fails is what a row may look for.
             (Some(obstacle), _) => Some(format!("a round of {} failed: {obstacle}", self.name)),
@@ -110,7 +110,7 @@ impl Side {
 }
 
 /// Returns the median; `None` without values.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -122,7 +122,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Judges the ratio of the medians of two sides against a bound.
-pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+pub(crate) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
     let ratio = match (ours.median(), theirs.median()) {
         (Some(ours), Some(theirs)) if theirs > 0.0 => Some(ours / theirs),
         _ => None,
@@ -133,7 +133,7 @@ pub(super) fn ratio(what: String, ours: &Side, theirs: &Side, bound: Bound) -> J
 
 /// Judges the median of the ratios of two sides in each round. The outcome is
 /// [`Verdict::NotDecided`] if the ratios vary so much that the true median may be beyond the bound.
-pub(super) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
+pub(crate) fn pairs(what: String, ours: &Side, theirs: &Side, bound: Bound) -> Judged {
     let is_whole = ours.values.len() == theirs.values.len();
     let pairs = ours.values.iter().zip(&theirs.values).filter(|_| is_whole);
     let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours / theirs).collect();
@@ -165,7 +165,7 @@ fn error_of_median(values: &[f64], middle: f64) -> f64 {
 }
 
 /// Judges a figure that was made of `sides`, and is shown as `result`.
-pub(super) fn verdict(
+pub(crate) fn verdict(
     what: String,
     bound: Bound,
     figure: Option<f64>,

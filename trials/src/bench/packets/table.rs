@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::judge::{Bound, Judged, Measured, Side, Verdict};
 
-/// Returns the figures and the verdicts of the measured rows, as two tables in Markdown.
-pub(super) fn markdown(rows: &[Measured]) -> String {
-    let mut text = String::from(
-        "| row | load | unit | transport | median (least–most) | ratio | taken |\n\
+/// Returns the figures and the verdicts of the measured rows, as two tables in Markdown. `sides` is
+/// the word for what the rows compare.
+pub(crate) fn markdown(rows: &[Measured], sides: &str) -> String {
+    let mut text = format!(
+        "| row | load | unit | {sides} | median (least–most) | ratio | taken |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for row in rows {
@@ -34,11 +35,11 @@ pub(super) fn markdown(rows: &[Measured]) -> String {
             text.push_str(&format!("| {} | {}\n", row.name, cells(judged)));
         }
     }
-    text.push_str(
-        "\nRatios are of medians, to the first transport of the row. `taken` is the share of the \
+    text.push_str(&format!(
+        "\nRatios are of medians, to the first {sides} of the row. `taken` is the share of the \
          time that other work\ntook from the server or the client, in the middle one of the \
          rounds; above 5 % nothing is decided.\n",
-    );
+    ));
     text
 }
 
@@ -98,7 +99,7 @@ mod tests {
         let judged = vec![ratio(what, &sides[1], &sides[0], Bound::AtLeast(4.0))];
         let about = "a load".to_owned();
         let row = Measured { name: "deep", about, unit: "µs", sides, judged };
-        let text = markdown(&[row]);
+        let text = markdown(&[row], "transport");
         assert!(text.contains("| TCP | 11.0 (10.0–12.0) | 1.00 | 0 % |"), "{text}");
         assert!(text.contains("| UDP | 220 (210–230) | 20.00 | 0 % |"), "{text}");
         assert!(text.contains("| deep | UDP beside TCP ≥ 4 | 20.00 | met |"), "{text}");

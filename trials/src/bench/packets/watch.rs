@@ -134,7 +134,7 @@ fn ours() -> Duration {
 }
 
 /// Returns the processor time of all threads of a process so far.
-pub(super) fn ran(id: u32) -> Duration {
+pub(crate) fn ran(id: u32) -> Duration {
     let all = named(&threads(id), "").unwrap_or_default();
     all.iter().map(|thread| Waits::read(thread).ran).sum()
 }
@@ -145,7 +145,7 @@ fn first(folder: &str, beginning: &str) -> Option<File> {
 }
 
 /// Returns the folder of a process's threads.
-fn threads(id: u32) -> String {
+pub(crate) fn threads(id: u32) -> String {
     format!("/proc/{id}/task")
 }
 
