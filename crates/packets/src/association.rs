@@ -18,6 +18,7 @@ use crate::pools::Pools;
 use crate::proof::{LEAST_BYTES, PAUSE_SHRUNK, Proof};
 use crate::secret::Secret;
 use crate::slab::{Linked, NONE};
+use crate::station::Station;
 use crate::window::Seen;
 use crate::words::Words;
 
@@ -64,17 +65,26 @@ pub(crate) enum State {
     Over(Down),
 }
 
+/// The other end of an association.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// The random number that the peer drew, which packets to the peer carry; zero until it is
+    /// known.
+    pub cookie: u64,
+    /// The number that the peer gave to the association.
+    pub place: u32,
+    /// The station with which the association began. The peer has the rights of its address,
+    /// whatever address it moves to.
+    pub began_at: Station,
+}
+
 /// An association: the state that this end shares with a peer process, for all channels between
 /// them.
 pub(crate) struct Association {
     pub state: State,
     /// The random number that this end drew, which packets from the peer have to carry.
     pub cookie: u64,
-    /// The random number that the peer drew, which packets to the peer carry; zero until it is
-    /// known.
-    pub peer_cookie: u64,
-    /// The number that the peer gave to the association.
-    pub peer_place: u32,
+    pub peer: Peer,
     /// The association's index in the table of this end.
     pub place: u32,
     pub generation: u32,
@@ -108,17 +118,16 @@ impl Linked for Association {
 }
 
 impl Association {
-    pub(crate) fn new(state: State, cookie: u64, now: Instant, packet_bytes: u16) -> Association {
+    pub(crate) fn new(state: State, cookie: u64, now: Instant, began_at: Station) -> Association {
         Association {
             words: Words::new(matches!(state, State::Greeting { .. })),
             state,
             cookie,
-            peer_cookie: 0,
-            peer_place: 0,
+            peer: Peer { cookie: 0, place: 0, began_at },
             place: NONE,
             generation: 0,
             next: NONE,
-            packet_bytes,
+            packet_bytes: LEAST_BYTES,
             credits: credits::LEAST,
             in_flight: 0,
             paths: [NONE; PATHS_MAX],

@@ -16,6 +16,7 @@ use crate::event::{AssociationId, Delivery, Down, Event};
 use crate::greet::{Answer, forget, greet, hello_of};
 use crate::head::{Head, PACKET_BYTES_MAX};
 use crate::hear::Place;
+use crate::moved::{self, Elsewhere};
 use crate::packet::{Lent, Packet};
 use crate::path::Path;
 use crate::piece::Kind;
@@ -71,6 +72,8 @@ pub struct Endpoint {
     pub(crate) by_peer: Directory,
     /// Answers to packets of the handshake and of unknown associations, which wait to be sent.
     pub(crate) answers: VecDeque<Answer>,
+    /// Probes to other stations of peers, which wait to be sent.
+    elsewhere: VecDeque<Elsewhere>,
     /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,
     pub(crate) rates: crate::greet::Rates,
@@ -100,6 +103,7 @@ impl Endpoint {
             secret: Secret::new(settings.secret),
             by_peer: Directory::new(max),
             answers: VecDeque::with_capacity(ANSWERS_MAX),
+            elsewhere: VecDeque::with_capacity(ANSWERS_MAX),
             by_network: Directory::new(max),
             rates: crate::greet::Rates::default(),
             seals: settings.sealed.take().map(|sealed| Seals::new(&sealed, max)),
@@ -135,7 +139,8 @@ impl Endpoint {
             return None;
         }
         let cookie = self.secret.cookie();
-        let association = Association::new(state, cookie, now, packet_bytes as u16);
+        let association = Association::new(state, cookie, now, station);
+        let association = Association { packet_bytes: packet_bytes as u16, ..association };
         let place = self.associations.take(association)?;
         let policy = self.settings.policy(&station);
         let mut path = Path::new(lane, station, policy, packet_bytes);
@@ -317,6 +322,8 @@ impl Endpoint {
         if head.kind == PacketKind::PROBE {
             let challenge = self.secret.cookie();
             let association = &mut self.associations[place];
+            let of = (&mut self.pools, &self.secret);
+            moved::move_path(association, of, (path, from), packet);
             association.probed(&mut self.pools, (now, came), &head, packet, (path, challenge));
             self.refresh(place);
             return self.pools.returned.push_back(buf);
@@ -419,7 +426,7 @@ impl Endpoint {
     /// associations, so there may be events afterwards.
     pub fn transmit(&mut self, now: Instant, packet: &mut Packet) -> bool {
         packet.set_sealed(false);
-        if self.answer(packet) {
+        if self.answer(packet) || ask_elsewhere(self, packet) {
             return true;
         }
         while let Some(place) = self.busy.front() {
@@ -561,7 +568,8 @@ fn is_held_up(association: &Association, pools: &Pools) -> bool {
 }
 
 /// Finds the association and the path of a packet, and decrypts the packet if it is sealed. A probe
-/// from a new station adds a path. The packet is `head.bytes` bytes of the buffer from `at` on.
+/// from a new station adds a path. A packet of a path that came from another station is taken if it
+/// is sealed. The packet is `head.bytes` bytes of the buffer from `at` on.
 ///
 /// # Errors
 /// The reason that the packet is dropped. Nothing of the endpoint has changed then.
@@ -572,16 +580,53 @@ fn enter(
     buf: &mut Buf,
     at: usize,
 ) -> Result<Entered, Dropped> {
-    let (place, path) = match endpoint.door(head, lane, &from) {
+    let known = endpoint.door(head, lane, &from);
+    let moved = if known.is_none() { path_of_moved(endpoint, head, lane) } else { None };
+    let (place, path) = match known.or(moved) {
         Some((place, path)) => (place, Some(path)),
         None => (newcomer(endpoint, head).ok_or(Dropped::Unknown)?, None),
     };
     let packet = &mut buf.prefix_mut(at + head.bytes)[at..];
     let of = (&endpoint.associations[place], path);
     let bytes = open(&mut endpoint.seals, &endpoint.pools, of, head, packet)?;
+    if let Some((place, path)) = moved {
+        let of = (&endpoint.associations[place], path);
+        let by = (&endpoint.pools, &endpoint.secret);
+        let answer = moved::answer_to(of, by, head, from);
+        // Without room, the peer's next packet is answered.
+        let room = endpoint.elsewhere.capacity() - endpoint.elsewhere.len();
+        endpoint.elsewhere.extend(answer.into_iter().take(room));
+    }
     let path = path.or_else(|| new_path(endpoint, head, place, (lane, from)));
     let path = path.ok_or(Dropped::Unknown)?;
     Ok(Entered { association: place, path, bytes })
+}
+
+/// Returns the association and the path of a sealed packet that came from another station than the
+/// path's; `None` if there is none, or its address cannot change.
+fn path_of_moved(endpoint: &Endpoint, head: &Head, lane: u8) -> Option<(u32, u32)> {
+    endpoint.seals.as_ref()?;
+    let place = endpoint.addressee(head)?;
+    let association = &endpoint.associations[place];
+    let path = moved::path_of_moved(association, &endpoint.pools, head, lane)?;
+    Some((place, path))
+}
+
+/// Writes the oldest queued probe to another station of a peer into a packet, and seals it. Returns
+/// `false` if there is none.
+fn ask_elsewhere(endpoint: &mut Endpoint, packet: &mut Packet) -> bool {
+    while let Some(there) = endpoint.elsewhere.pop_front() {
+        let Some(place) = endpoint.find(there.association) else { continue };
+        let association = &endpoint.associations[place];
+        let seal = endpoint.seals.as_mut().and_then(|seals| seals.get(place));
+        let Some(seal) = seal.filter(|_| association.is_up()) else { continue };
+        let credits = endpoint.pools.grant(endpoint.associations.taken());
+        packet.set_sealed(true);
+        moved::ask(association, &mut endpoint.pools, credits, &there, packet);
+        packet.seal(seal);
+        return true;
+    }
+    false
 }
 
 /// Counts a packet that was dropped. A packet of an unknown association is answered with a reset.

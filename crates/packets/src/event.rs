@@ -72,7 +72,7 @@ pub enum Event {
         conn: ConnId,
         /// The association that the channel belongs to.
         association: AssociationId,
-        /// The station of the association's first path.
+        /// The station of the peer with which the association began.
         peer: Station,
     },
     /// Bytes of a message arrived on a channel.

@@ -188,8 +188,8 @@ impl Endpoint {
         let association = &mut self.associations[place];
         let bytes = usize::from(accept.packet_bytes.get()).min(self.settings.packet_bytes);
         association.state = State::Up;
-        association.peer_place = accept.association.get();
-        association.peer_cookie = cookie;
+        association.peer.place = accept.association.get();
+        association.peer.cookie = cookie;
         association.packet_bytes = bytes.max(HELLO_BYTES) as u16;
         self.pools.paths[association.paths[0]].bytes = association.packet_bytes;
         association.credits = head.credits.max(crate::credits::LEAST);
@@ -272,7 +272,7 @@ fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Stati
         let is_believed = path.is_proven || place == association.paths[0];
         is_believed && (path.lane, path.to) == (lane, from)
     };
-    let is_peers = association.peer_place == theirs && association.paths().any(is_there);
+    let is_peers = association.peer.place == theirs && association.paths().any(is_there);
     if is_peers && is_reset(reset_key(endpoint), cookie, theirs, &reset.proof) {
         endpoint.associations[place].end(&mut endpoint.pools, Down::Reset);
         endpoint.refresh(place);
@@ -330,8 +330,8 @@ fn hello(
     let Some(place) = endpoint.by_peer.get(peer_cookie) else { return };
     let Some(association) = endpoint.associations.get(place) else { return };
     // Nobody hears the cookie of another's association.
-    let is_theirs = endpoint.pools.paths[association.paths[0]].to == from
-        && association.peer_place == peer_place
+    let is_theirs = association.peer.began_at == from
+        && association.peer.place == peer_place
         && association.is_up();
     if !is_theirs {
         endpoint.pools.counters.unknown += 1;
@@ -417,9 +417,9 @@ fn welcome(
         seals.accept(place, answering, &accept);
     }
     let association = &mut endpoint.associations[place];
-    association.peer_place = hello.association.get();
-    association.peer_cookie = hello.cookie.get();
-    endpoint.by_peer.insert(association.peer_cookie, place);
+    association.peer.place = hello.association.get();
+    association.peer.cookie = hello.cookie.get();
+    endpoint.by_peer.insert(association.peer.cookie, place);
     endpoint.by_network.insert(network, theirs + 1);
     endpoint.refresh(place);
     Ok(())
@@ -427,13 +427,13 @@ fn welcome(
 
 /// Removes an ended association from the indices by peer and by address.
 pub(crate) fn forget(endpoint: &mut Endpoint, place: u32, association: &Association) {
-    if endpoint.by_peer.get(association.peer_cookie) == Some(place) {
-        endpoint.by_peer.remove(association.peer_cookie);
+    if endpoint.by_peer.get(association.peer.cookie) == Some(place) {
+        endpoint.by_peer.remove(association.peer.cookie);
     }
     if association.words.is_initiator {
         return;
     }
-    let network = endpoint.pools.paths[association.paths[0]].to.network();
+    let network = association.peer.began_at.network();
     match endpoint.by_network.get(network) {
         Some(others @ 2..) => endpoint.by_network.insert(network, others - 1),
         _ => endpoint.by_network.remove(network),
@@ -502,7 +502,7 @@ pub(crate) fn farewell(endpoint: &Endpoint, at: &mut u32, packet: &mut Packet) -
         packet.begin(lane, to, endpoint.settings.packet_bytes);
         packet.append(reset.as_bytes());
         // The number, so that it comes to the peer's worker.
-        let head = without_number(PacketKind::RESET, (association.peer_place, 0), 0);
+        let head = without_number(PacketKind::RESET, (association.peer.place, 0), 0);
         packet.finish(head, &endpoint.pools.messages);
         return true;
     }

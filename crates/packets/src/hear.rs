@@ -231,7 +231,7 @@ impl Association {
     pub(crate) fn deliver(&mut self, pools: &mut Pools, channel: u32) {
         let conn = pools.conn(channel);
         let association = self.id();
-        let peer = pools.paths[self.paths[0]].to;
+        let peer = self.peer.began_at;
         let mut opened = None;
         let mut is_ended = false;
         let Pools { channels, holds, chunks, returned, events, .. } = pools;
@@ -296,7 +296,7 @@ impl Association {
         let echo = body.echo.get();
         if echo != 0 && echo == path.proof.challenge {
             if self.words.is_initiator {
-                let (id, dialled) = (self.id(), pools.paths[self.paths[0]].to);
+                let (id, dialled) = (self.id(), self.peer.began_at);
                 let told = told(rest, &dialled).map(|station| Event::Told(id, station));
                 pools.events.extend(told);
             }

@@ -40,6 +40,7 @@ mod lane;
 mod lanes;
 mod loss;
 mod message;
+mod moved;
 mod noise;
 mod outgoing;
 mod pack;

@@ -37,6 +37,14 @@ impl Secret {
         self.token_of(now.as_nanos() / MINUTE, from, cookie)
     }
 
+    /// Returns the number that a peer has to return from this station, to prove that it receives
+    /// there what is sent by the path `path` of the association with this cookie. Never zero.
+    pub(crate) fn challenge(&self, at: &Station, (cookie, path): (u64, u8)) -> u64 {
+        let words = [&b"moved"[..], &at.encode(), &cookie.to_le_bytes(), &[path]];
+        let mac = mac(&self.key, words);
+        u64::from_le_bytes(core::array::from_fn(|n| mac[n])) | 1
+    }
+
     fn token_of(&self, minute: u64, from: &Station, cookie: u64) -> RetryBody {
         let key = mac(&self.key, [b"minute", &minute.to_le_bytes()[..]]);
         let proof = mac(&key, [&from.encode()[..], &cookie.to_le_bytes()]);

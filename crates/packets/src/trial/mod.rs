@@ -3,6 +3,7 @@
 mod bottleneck;
 mod chance;
 mod hostile;
+mod moved;
 mod paths;
 mod perfect;
 mod sealed;

@@ -21,6 +21,9 @@ pub(crate) struct Weather {
     pub truncate: u32,
 }
 
+/// The UDP port of a node, unless a translator gives it another one.
+const UDP: u16 = 7420;
+
 /// The incoming port of a node for one lane.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
@@ -93,6 +96,8 @@ pub(crate) struct Node {
     pub endpoint: Endpoint,
     packet: Packet,
     pub ports: Vec<Port>,
+    /// The UDP port by which others know the node: a translator of addresses may change it.
+    pub udp: u16,
     free: Vec<Buf>,
     bufs: usize,
 }
@@ -110,6 +115,8 @@ pub(crate) struct World {
     pub tape: Vec<Flying>,
     pub is_taped: bool,
     pub steps: u64,
+    /// Number of bytes that were sent to stations where nobody is.
+    pub lost_bytes: usize,
 }
 
 impl World {
@@ -125,6 +132,7 @@ impl World {
             tape: Vec::new(),
             is_taped: false,
             steps: 0,
+            lost_bytes: 0,
         }
     }
 
@@ -140,6 +148,7 @@ impl World {
         self.nodes.push(Node {
             packet: Packet::new(settings.packet_bytes),
             ports,
+            udp: UDP,
             free: (0..bufs).map(|_| arena.take(settings.packet_bytes)).collect(),
             bufs,
             endpoint: Endpoint::new(settings),
@@ -149,7 +158,7 @@ impl World {
 
     /// Returns the station of a node on a lane.
     pub(crate) fn station(node: usize, lane: u8) -> Station {
-        Station::Internet(core::net::SocketAddr::from(([10, 0, lane, node as u8], 7420)))
+        Station::Internet(core::net::SocketAddr::from(([10, 0, lane, node as u8], UDP)))
     }
 
     fn node_of(station: &Station) -> usize {
@@ -198,11 +207,16 @@ impl World {
             }
             let bytes = this.endpoint.slices(&this.packet).collect::<Vec<_>>().concat();
             assert_eq!(bytes.len(), this.packet.len());
-            let (lane, to) = (this.packet.lane, World::node_of(&this.packet.to));
+            let (lane, station) = (this.packet.lane, this.packet.to);
             if let Some(lent) = this.packet.lent() {
                 this.endpoint.gone(lent);
             }
-            self.send(node, to, lane, bytes);
+            let to = World::node_of(&station);
+            // Behind a translator nobody has a port that it has forgotten.
+            match station == self.outside(to, lane) {
+                true => self.send(node, to, lane, bytes),
+                false => self.lost_bytes += bytes.len(),
+            }
         }
     }
 
@@ -242,12 +256,27 @@ impl World {
     /// Delivers a packet to its node. Without a free receive buffer the packet is dropped, as by a
     /// network card.
     pub(crate) fn land(&mut self, flying: Flying) {
+        let from = self.outside(flying.from, flying.lane);
+        self.land_from(flying, from);
+    }
+
+    /// Returns the station by which others know a node on a lane.
+    fn outside(&self, node: usize, lane: u8) -> Station {
+        let Station::Internet(mut address) = World::station(node, lane) else {
+            panic!("a station of this world")
+        };
+        address.set_port(self.nodes[node].udp);
+        Station::Internet(address)
+    }
+
+    /// Delivers a packet to its node, as if it came from the station `from`.
+    pub(crate) fn land_from(&mut self, flying: Flying, from: Station) {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
         buf.prefix_mut(flying.bytes.len()).copy_from_slice(&flying.bytes);
         let arrived = Arrived {
             lane: flying.lane,
-            from: World::station(flying.from, flying.lane),
+            from,
             buf,
             at: 0,
             bytes: flying.bytes.len(),
