@@ -8,6 +8,7 @@ mod advice;
 mod disks;
 mod finding;
 mod interrupts;
+mod listeners;
 mod machine;
 mod measure;
 mod network;

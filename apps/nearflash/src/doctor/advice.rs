@@ -2,7 +2,7 @@
 
 use super::finding::{Finding, Grade};
 use super::machine::Machine;
-use super::{disks, network, power, processors, servers, service};
+use super::{disks, listeners, network, power, processors, servers, service};
 
 /// Bytes of the largest request, which a connection must be able to have in flight.
 const LARGEST: u64 = 1 << 20;
@@ -13,6 +13,7 @@ pub(crate) fn all(machine: &Machine) -> Vec<Finding> {
     findings.extend(service::all(machine, &servers));
     findings.extend(tcp(machine));
     findings.extend(network::all(machine, &servers));
+    findings.extend(listeners::all(machine, &servers));
     findings.extend(disks::all(machine, &servers));
     findings.extend(power::all(machine));
     findings.extend(interrupt_balancing(machine));

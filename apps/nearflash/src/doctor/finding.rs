@@ -26,6 +26,9 @@ pub(super) struct Finding {
     /// The setting that `--apply` would write; `None` if none is wrong, or it is not safe to write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<Fix>,
+    /// The network card of a listener; `None` in other findings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) card: Option<Card>,
 }
 
 /// A file of the kernel, by its path without the leading `/`, and the content that it should have.
@@ -33,6 +36,27 @@ pub(super) struct Finding {
 pub(super) struct Fix {
     pub(super) file: String,
     pub(super) value: String,
+}
+
+/// A network card, as far as it matters to a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Card {
+    /// The address of the listener, with its protocol.
+    pub(super) listener: String,
+    pub(super) interface: String,
+    /// The name of the driver; `None` for an interface without hardware.
+    pub(super) driver: Option<String>,
+    /// Number of queues to receive.
+    pub(super) queues: usize,
+    /// The node of memory; `None` if the kernel does not tell it.
+    pub(super) node: Option<u64>,
+    /// The processors that handle the card's interrupts, as the kernel writes them; empty if it has
+    /// none of its own.
+    pub(super) interrupts: String,
+    /// The processors of the server's workers.
+    pub(super) workers: String,
+    /// The processors that both of these have.
+    pub(super) shared: String,
 }
 
 impl Finding {
@@ -43,6 +67,7 @@ impl Finding {
             found: found.into(),
             advice: String::new(),
             fix: None,
+            card: None,
         }
     }
 

@@ -26,10 +26,7 @@ pub(super) fn of(
     folder: &str,
     servers: &[Server],
 ) -> Option<Finding> {
-    let all: Vec<Interrupt> = numbers(machine, folder)
-        .into_iter()
-        .filter_map(|number| look_at(machine, number))
-        .collect();
+    let all = interrupts(machine, folder);
     let taken: Cpus = all.iter().flat_map(|one| one.cpus.iter().copied()).collect();
     if taken.is_empty() {
         return None;
@@ -59,6 +56,17 @@ pub(super) fn of(
     } else {
         finding
     })
+}
+
+/// Returns the processors that handle the interrupts of the device whose folder is `folder`, as far
+/// as these come with requests.
+pub(super) fn processors(machine: &Machine, folder: &str) -> Cpus {
+    interrupts(machine, folder).into_iter().flat_map(|one| one.cpus).collect()
+}
+
+fn interrupts(machine: &Machine, folder: &str) -> Vec<Interrupt> {
+    let numbers = numbers(machine, folder).into_iter();
+    numbers.filter_map(|number| look_at(machine, number)).collect()
 }
 
 /// Returns the sorted interrupt numbers of the device at `folder`; for a disk of several

@@ -1,11 +1,11 @@
 //! Access to the kernel's files about the machine and its devices.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ::io::Offloads;
+pub(super) use ::io::cpu_list::{Cpus, parse_cpus, show_cpus};
 
 /// A machine as its `/proc`, `/sys` and systemd units describe it, below a folder. Paths of files
 /// are relative to it.
@@ -15,9 +15,6 @@ pub(crate) struct Machine {
     /// be read. There is no file for them.
     pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
-
-/// A set of processors, by number.
-pub(super) type Cpus = BTreeSet<u32>;
 
 impl Machine {
     /// Returns the machine on which this program runs.
@@ -85,6 +82,12 @@ impl Machine {
         Some(led.map(|path| path.to_string_lossy().into_owned()).collect())
     }
 
+    /// Returns the last name in the target of a symbolic link; `None` if there is no such link.
+    pub(super) fn link_name(&self, path: &str) -> Option<String> {
+        let target = fs::read_link(self.root.join(path)).ok()?;
+        Some(target.file_name()?.to_string_lossy().into_owned())
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         self.root.join(path).exists()
     }
@@ -99,33 +102,6 @@ impl Machine {
         fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
         fs::write(path, value)
     }
-}
-
-/// Parses processors in the kernel's list format, such as `0-3,8`; `None` if the text has another
-/// format.
-pub(super) fn parse_cpus(text: &str) -> Option<Cpus> {
-    let mut all = Cpus::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        all.extend(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?);
-    }
-    Some(all)
-}
-
-/// Formats processors as the kernel does, such as `0-3,8`.
-pub(super) fn show_cpus(cpus: &Cpus) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => runs.push((cpu, cpu)),
-        }
-    }
-    let shown = runs.into_iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
-    shown.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -143,14 +119,5 @@ pub(super) mod tests {
         }
         let machine = Machine::at(Path::new(folder.path()));
         (folder, machine)
-    }
-
-    #[test]
-    fn lists_of_processors_are_read_and_written() {
-        for text in ["0", "0-3", "0-1,4,6-7"] {
-            assert_eq!(show_cpus(&parse_cpus(text).unwrap()), text);
-        }
-        assert_eq!(parse_cpus("0-1,x"), None);
-        assert_eq!(parse_cpus(""), None);
     }
 }

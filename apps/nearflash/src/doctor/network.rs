@@ -13,20 +13,26 @@ const JUMBO: u64 = 9000;
 /// Checks the network interfaces that have hardware and are not down.
 pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in machine.list("sys/class/net") {
-        let of = |file: &str| format!("sys/class/net/{name}/{file}");
-        let is_down = machine.read(&of("operstate")).as_deref() == Some("down");
-        if machine.has(&of("device")) && !is_down {
-            findings.extend(frames(machine, &name));
-            findings.extend(queues(machine, &name));
-            findings.extend((machine.offloads)(&name).and_then(|found| offloads(&name, found)));
-            let folder = format!("sys/class/net/{name}");
-            findings.extend(interrupts::of(machine, &name, &folder, servers));
-            findings.extend(nodes::of(machine, &name, servers));
-            findings.extend(power::link(machine, &name, &of("device")));
-        }
+    for name in cards(machine) {
+        findings.extend(frames(machine, &name));
+        findings.extend(queues(machine, &name));
+        findings.extend((machine.offloads)(&name).and_then(|found| offloads(&name, found)));
+        let folder = format!("sys/class/net/{name}");
+        findings.extend(interrupts::of(machine, &name, &folder, servers));
+        findings.extend(nodes::of(machine, &name, servers));
+        findings.extend(power::link(machine, &name, &format!("{folder}/device")));
     }
     findings
+}
+
+/// Returns the names of the network interfaces that have hardware and are not down.
+pub(super) fn cards(machine: &Machine) -> Vec<String> {
+    let mut names = machine.list("sys/class/net");
+    names.retain(|name| {
+        let of = |file: &str| format!("sys/class/net/{name}/{file}");
+        machine.has(&of("device")) && machine.read(&of("operstate")).as_deref() != Some("down")
+    });
+    names
 }
 
 fn frames(machine: &Machine, name: &str) -> Option<Finding> {
