@@ -17,6 +17,7 @@ use crate::layout::{
     SizesRecord, Superblock, ThinRecord,
 };
 use crate::map::Map;
+use crate::scribe::Scribe;
 use crate::segment::{Segments, State};
 use crate::store::Store;
 use zerocopy::IntoBytes;
@@ -70,6 +71,21 @@ pub(crate) struct Mark {
     pub(crate) used: u32,
 }
 
+impl Mark {
+    /// Returns the description of the checkpoint that a superblock names.
+    pub(crate) fn of(block: &Superblock) -> Mark {
+        let named = block.checkpoint;
+        Mark {
+            identity: named.identity.get(),
+            area: named.area,
+            horizon: named.horizon.get(),
+            begun: named.begun.get(),
+            slabs: block.thin.slabs.get(),
+            used: block.thin.used.get(),
+        }
+    }
+}
+
 /// The state of checkpointing.
 pub(crate) struct Checkpointer {
     phase: Phase,
@@ -90,6 +106,8 @@ pub(crate) struct Checkpointer {
     outstanding: u16,
     closing: bool,
     closed: bool,
+    /// `true` while no checkpoint is begun and none is continued.
+    is_held: bool,
     piece: Box<[u8]>,
     blocks: Box<[u8]>,
 }
@@ -110,6 +128,7 @@ impl Checkpointer {
             outstanding: 0,
             closing: false,
             closed: false,
+            is_held: false,
             piece: vec![0; PIECE_PAGES as usize * PAGE_BYTES].into(),
             blocks: vec![0; MEMBERS_MAX * PAGE_BYTES].into(),
         }
@@ -158,6 +177,11 @@ impl Checkpointer {
         if self.phase == Phase::Idle {
             self.phase = Phase::Wanted;
         }
+    }
+
+    /// Returns `true` if no checkpoint is in progress, and none waits to begin.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
     }
 
     pub(crate) fn is_wanted(&self) -> bool {
@@ -286,7 +310,7 @@ impl Checkpointer {
                 (0..store.logs.len()).for_each(|log| store.seal(log));
                 self.begin(store);
             }
-            Phase::Idle if store.report.log_pages - self.log_pages_then >= due => self.want(),
+            Phase::Idle if self.log_pages(store) >= due => self.want(),
             Phase::Idle => {}
             Phase::Wanted if motion != Motion::Moving => self.begin(store),
             Phase::Flushing(round, 2) if store.flusher.is_done(round) => {
@@ -296,6 +320,60 @@ impl Checkpointer {
                 self.write_superblocks(store, copy);
             }
             _ => {}
+        }
+    }
+
+    /// Returns the number of pages that were written to the log since the last checkpoint began.
+    fn log_pages(&self, store: &Store) -> u64 {
+        store.report.log_pages.wrapping_sub(self.log_pages_then)
+    }
+
+    /// Begins no checkpoint and continues none before its superblock, until
+    /// [`release`](Checkpointer::release). Returns `true` once no write is in progress.
+    pub(crate) fn hold(&mut self, store: &mut Store) -> bool {
+        self.is_held = true;
+        if matches!(self.phase, Phase::Flushing(_, 0)) {
+            self.abandon(store);
+        }
+        !self.closing && matches!(self.phase, Phase::Idle | Phase::Wanted | Phase::Flushing(..))
+    }
+
+    /// Ends the effect of [`hold`](Checkpointer::hold).
+    pub(crate) fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Gives a checkpoint up that no superblock names. Another one is wanted instead.
+    fn abandon(&mut self, store: &mut Store) {
+        store.map.thaw();
+        store.settle();
+        self.phase = Phase::Wanted;
+    }
+
+    /// Writes or reads the state of checkpointing, beside what a superblock says. No write is in
+    /// progress.
+    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut Scribe<'_>) {
+        let (mut kind, mut round, mut copy) = match self.phase {
+            Phase::Wanted => (1, 0, 0),
+            Phase::Flushing(round, copy) => (2, round, copy),
+            _ => (0, 0, 0),
+        };
+        scribe.u8(&mut kind);
+        scribe.u64(&mut round);
+        scribe.u8(&mut copy);
+        scribe.check(kind < 3 && copy < 3);
+        let mut log_pages = self.log_pages(store);
+        scribe.u64(&mut log_pages);
+        scribe.u64(&mut self.records_below);
+        let blocks = usize::from(store.geometry.members) * PAGE_BYTES;
+        scribe.bytes(&mut self.blocks[..blocks]);
+        if scribe.reads() {
+            self.log_pages_then = store.report.log_pages.wrapping_sub(log_pages);
+            self.phase = match kind {
+                0 => Phase::Idle,
+                1 => Phase::Wanted,
+                _ => Phase::Flushing(round, copy),
+            };
         }
     }
 
@@ -317,6 +395,9 @@ impl Checkpointer {
     /// Writes the next pages of the checkpoint to the area that the valid one does not use. After
     /// the last page, asks for a round of flushes.
     fn write_piece(&mut self, store: &mut Store) {
+        if self.is_held {
+            return self.abandon(store);
+        }
         let left = self.pages - self.next_page;
         if left == 0 {
             store.map.thaw();

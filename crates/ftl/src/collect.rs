@@ -16,6 +16,7 @@ use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, checksum};
 use crate::log::Item;
 use crate::pace::Pace;
 use crate::sabotage::Sabotage;
+use crate::scribe::Scribe;
 use crate::segment::State;
 use crate::store::Store;
 
@@ -58,6 +59,8 @@ pub(crate) struct Collector {
     victim: u32,
     /// Offset in the victim, in pages, where the next batch header begins.
     offset: u32,
+    /// Offset of the header of the batch under collection.
+    batch_at: u32,
     /// Number of pages that are read from a header on: more where batches of lone writes lie close
     /// together.
     ahead: u32,
@@ -83,6 +86,7 @@ impl Collector {
             phase: Phase::Idle,
             victim: 0,
             offset: 0,
+            batch_at: 0,
             ahead: HEADER_PAGES,
             candidates: Vec::with_capacity(batch_pages.max(ENTRIES_MAX)),
             begin: 0,
@@ -228,6 +232,35 @@ impl Collector {
         store.send(Token::Collect, member, op);
     }
 
+    /// Returns `true` while a read of the collector is in progress.
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.phase, Phase::ReadingHeader | Phase::ReadingPages)
+    }
+
+    /// Goes back to the header of the batch under collection: pages that were moved are not live
+    /// there any more. No read is in progress.
+    pub(crate) fn rewind(&mut self) {
+        if matches!(self.phase, Phase::Pages | Phase::Staging) {
+            (self.offset, self.phase) = (self.batch_at, Phase::Header);
+        }
+        self.candidates.clear();
+        (self.begin, self.end, self.held) = (0, 0, 0);
+    }
+
+    /// Writes or reads the state of a collector that has [gone back](Collector::rewind).
+    pub(crate) fn hand_over(&mut self, store: &Store, scribe: &mut Scribe<'_>) {
+        let mut collects = self.phase == Phase::Header;
+        scribe.bool(&mut collects);
+        for field in [&mut self.victim, &mut self.offset, &mut self.ahead] {
+            scribe.u32(field);
+        }
+        scribe.check(self.victim < store.geometry.segments());
+        scribe.check(self.offset <= store.geometry.segment_pages);
+        scribe.check((HEADER_PAGES..=RUN_PAGES_MAX as u32).contains(&self.ahead));
+        self.pace.hand_over(scribe);
+        self.phase = if collects { Phase::Header } else { Phase::Idle };
+    }
+
     fn leave_victim(&mut self, store: &mut Store) {
         store.segments.at_mut(self.victim).reads -= 1;
         self.phase = Phase::Idle;
@@ -277,6 +310,7 @@ impl Collector {
                 self.candidates.push(Candidate { place, entry: *entry });
             }
         }
+        self.batch_at = offset;
         self.offset += head.pages();
         self.phase = Phase::Pages;
     }

@@ -5,6 +5,8 @@ use alloc::collections::VecDeque;
 
 use contract::Slot;
 
+use crate::scribe::Scribe;
+
 /// The flushes of a volume. Rounds are numbered: `done ≤ begun ≤ wanted ≤ begun + 1`.
 pub(crate) struct Flusher {
     wanted: u64,
@@ -94,6 +96,13 @@ impl Flusher {
         self.failed |= !ok;
         if self.outstanding == 0 && !self.failed {
             (self.done, self.durable_below) = (self.begun, self.floor);
+        }
+    }
+
+    /// Writes or reads the numbers of the rounds. No round is in progress, and no request waits.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        for field in [&mut self.wanted, &mut self.begun, &mut self.done, &mut self.durable_below] {
+            scribe.u64(field);
         }
     }
 

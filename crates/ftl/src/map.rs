@@ -14,6 +14,8 @@ use alloc::vec::Vec;
 use core::mem;
 
 use crate::geometry::{CHUNK_PAGES, Geometry};
+use crate::scribe::Scribe;
+use crate::table::{Memory, Table};
 
 /// The place of a page that was never written, or was discarded: it reads as zeroes.
 pub(crate) const UNMAPPED: u32 = u32::MAX;
@@ -56,8 +58,8 @@ pub(crate) struct Slab {
 /// The slabs of a map, with a chunk or free.
 struct Pool {
     /// Complements of places.
-    places: Box<[u32]>,
-    heat: Box<[u8]>,
+    places: Table<u32>,
+    heat: Table<u8>,
     slabs: Box<[Slab]>,
     /// Indices of the slabs below `top` without a chunk.
     free: Vec<u32>,
@@ -112,8 +114,8 @@ impl Pool {
         let slabs = slabs as usize + 1;
         Pool {
             most,
-            places: vec![0; slabs * CHUNK].into(),
-            heat: vec![0; slabs * CHUNK].into(),
+            places: Table::Own(vec![0; slabs * CHUNK].into()),
+            heat: Table::Own(vec![0; slabs * CHUNK].into()),
             slabs: vec![Slab::default(); slabs].into(),
             free: Vec::with_capacity(slabs),
             top: 1,
@@ -147,9 +149,9 @@ impl Pool {
     /// Doubles the pool.
     fn grow(&mut self) {
         let slabs = 2 * self.slabs.len();
-        self.places = resized(mem::take(&mut self.places), slabs * CHUNK, 0);
-        self.heat = resized(mem::take(&mut self.heat), slabs * CHUNK, 0);
-        self.slabs = resized(mem::take(&mut self.slabs), slabs, Slab::default());
+        self.places = Table::Own(resized(self.places.to_vec(), slabs * CHUNK, 0));
+        self.heat = Table::Own(resized(self.heat.to_vec(), slabs * CHUNK, 0));
+        self.slabs = resized(mem::take(&mut self.slabs).into_vec(), slabs, Slab::default());
         self.free.reserve(slabs - self.free.len());
         self.emptied.reserve(slabs - self.emptied.len());
         self.frozen.reserve(slabs - self.frozen.len());
@@ -171,8 +173,7 @@ impl Pool {
 }
 
 /// Returns the array lengthened to `len` by copies of `value`.
-fn resized<T: Clone>(array: Box<[T]>, len: usize, value: T) -> Box<[T]> {
-    let mut array = array.into_vec();
+fn resized<T: Clone>(mut array: Vec<T>, len: usize, value: T) -> Box<[T]> {
     array.resize(len, value);
     array.into()
 }
@@ -490,6 +491,75 @@ impl Map {
     /// Ends the effect of [`freeze`](Map::freeze).
     pub(crate) fn thaw(&mut self) {
         self.pool.is_frozen = false;
+    }
+
+    /// Returns the numbers of places and of heats in the map's memory.
+    pub(crate) fn memory_sizes(&self) -> (usize, usize) {
+        (self.pool.places.len(), self.pool.heat.len())
+    }
+
+    /// Returns the tables of places and heats.
+    #[cfg(test)]
+    pub(crate) fn tables(&self) -> (&[u32], &[u8]) {
+        (&self.pool.places, &self.pool.heat)
+    }
+
+    /// Moves places and heats to lent memory of the map's sizes.
+    pub(crate) fn move_to(&mut self, memory: Memory) {
+        self.pool.places.move_to(memory.places);
+        self.pool.heat.move_to(memory.heat);
+    }
+
+    /// Adopts memory with the places and heats of a map that is handed over.
+    pub(crate) fn adopt(&mut self, memory: Memory) {
+        self.pool.places = Table::Lent(memory.places);
+        self.pool.heat = Table::Lent(memory.heat);
+        let slabs = self.pool.places.len() / CHUNK;
+        self.pool.slabs = vec![Slab::default(); slabs].into();
+        self.pool.free = Vec::with_capacity(slabs);
+        self.pool.emptied = VecDeque::with_capacity(slabs);
+        self.pool.frozen = Vec::with_capacity(slabs);
+    }
+
+    /// Writes or reads the map but for its places and heats. Nothing is held or frozen.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        let slabs = self.pool.slabs.len();
+        scribe.same(slabs as u64);
+        scribe.same(self.pool.heat.len() as u64);
+        for slab in &mut self.chunks {
+            scribe.u32(slab);
+            scribe.check((*slab as usize) < slabs);
+        }
+        for field in [&mut self.hand, &mut self.mapped, &mut self.freed] {
+            scribe.u32(field);
+        }
+        scribe.check(self.hand < self.pages);
+        scribe.rounds(&mut self.freed_by, usize::MAX);
+        let pool = &mut self.pool;
+        scribe.u32(&mut pool.top);
+        scribe.u32(&mut pool.most);
+        scribe.check((1..=slabs).contains(&(pool.top as usize)));
+        if matches!(scribe, Scribe::Failed) {
+            return;
+        }
+        for slab in &mut pool.slabs[..pool.top as usize] {
+            scribe.u32(&mut slab.chunk);
+            scribe.u16(&mut slab.uses);
+            scribe.bool(&mut slab.waits);
+            scribe.bool(&mut slab.again);
+            scribe.check((slab.chunk as usize) < self.chunks.len());
+        }
+        let free = scribe.count(pool.free.len(), slabs);
+        if scribe.reads() {
+            pool.free.resize(free, 0);
+        }
+        for slab in &mut pool.free {
+            scribe.u32(slab);
+            scribe.check(*slab < pool.top);
+        }
+        scribe.rounds(&mut pool.emptied, slabs);
+        let is_known = pool.emptied.iter().all(|(_, slab)| *slab < pool.top);
+        scribe.check(is_known);
     }
 }
 

@@ -221,15 +221,7 @@ pub(crate) fn open_with<M: Media>(
     #[cfg(test)]
     store.set_sabotage(sabotage);
     let _ = sabotage;
-    let named = block.checkpoint;
-    let mark = Mark {
-        identity: named.identity.get(),
-        area: named.area,
-        horizon: named.horizon.get(),
-        begun: named.begun.get(),
-        slabs: block.thin.slabs.get(),
-        used: block.thin.used.get(),
-    };
+    let mark = Mark::of(&block);
     if mark.slabs > geometry.slabs() {
         return Err(Error::Damaged(0));
     }

@@ -3,6 +3,8 @@
 //! Without a pace, all pages that one more segment costs are read and written at full speed as soon
 //! as it is opened, and reads of hosts wait behind that burst.
 
+use crate::scribe::Scribe;
+
 /// The share by which the collector is faster than hosts. So it catches up, and rests for a while.
 const SURPLUS: f32 = 0.25;
 
@@ -34,6 +36,13 @@ impl Pace {
     /// Notes that a request waits for a free segment: collection goes at full speed.
     pub(crate) fn hurry(&mut self) {
         self.hurries = true;
+    }
+
+    /// Writes or reads the account.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        scribe.f32(&mut self.credit);
+        scribe.bool(&mut self.hurries);
+        scribe.check(self.credit.is_finite());
     }
 
     /// Notes that free segments suffice.

@@ -21,6 +21,7 @@ use contract::{
 
 use crate::command::{Busy, Command, Into, Op, REQUESTS_MAX, Request, Token};
 use crate::geometry::Geometry;
+use crate::hand_over::Rest;
 use crate::layout::PAGE_BYTES;
 use crate::reads::{Pin, Run};
 use crate::volume::Volume;
@@ -85,6 +86,9 @@ pub struct Queue<D> {
 }
 
 impl<D: Device> Queue<D> {
+    /// Maximum number of requests in flight.
+    pub const DEPTH: usize = DEPTH;
+
     /// Returns the sizes and numbers of buffers that a queue to a volume of this geometry needs.
     /// The buffers must be zero, and aligned as the members require.
     pub fn classes(geometry: &Geometry) -> [SizeClass; 3] {
@@ -151,6 +155,40 @@ impl<D: Device> Queue<D> {
         self.take_in(now, &mut ended);
         self.ended = ended;
         self.sent.is_empty()
+    }
+
+    /// Lets the requests in flight end, and then brings the volume to [rest](Rest). The caller
+    /// submits no requests meanwhile, and lets the queue [go on](Queue::go_on) afterwards.
+    pub fn come_to_rest(&mut self, now: Instant) -> Rest {
+        let mut ended = core::mem::take(&mut self.ended);
+        self.take_in(now, &mut ended);
+        self.ended = ended;
+        if !self.flights.is_empty() {
+            self.pump(now);
+        }
+        let mut rest = Rest::Awaited;
+        while self.flights.is_empty() {
+            rest = self.volume.come_to_rest();
+            if !self.send(now) {
+                break;
+            }
+        }
+        self.members.iter_mut().for_each(|member| member.kick(now));
+        match rest {
+            Rest::Reached if !self.is_at_rest() || !self.ended.is_empty() => Rest::Awaited,
+            rest => rest,
+        }
+    }
+
+    /// Lets the volume go on after [`come_to_rest`](Queue::come_to_rest).
+    pub fn go_on(&mut self) {
+        self.volume.go_on();
+    }
+
+    /// Returns the state of the volume of a queue that has [come to rest](Queue::come_to_rest), for
+    /// another process.
+    pub fn hand_over(&mut self) -> Vec<u8> {
+        self.volume.hand_over()
     }
 
     /// Processes the members' completions. Requests that were passed to a member unchanged are
@@ -343,9 +381,9 @@ impl<D: Device> Queue<D> {
     fn pump(&mut self, now: Instant) {
         loop {
             self.admit();
-            self.volume.advance();
+            let changed = self.volume.advance();
             let sent = self.send(now);
-            if !(self.reap() || sent) {
+            if !(self.reap() || sent || changed) {
                 break;
             }
         }

@@ -7,6 +7,7 @@ use core::cmp::Reverse;
 
 use crate::policy::Victims;
 use crate::report::Wear;
+use crate::scribe::Scribe;
 
 /// Stands for no segment in the list of closed segments.
 const NONE: u32 = u32::MAX;
@@ -57,6 +58,33 @@ pub(crate) struct Segment {
     pub(crate) closed_at: u64,
     pub(crate) prev: u32,
     pub(crate) next: u32,
+}
+
+impl Segment {
+    fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        const STATES: [State; 6] =
+            [State::Free, State::Open, State::Closed, State::Victim, State::Emptied, State::Stuck];
+        let mut state = self.state as u8;
+        scribe.u8(&mut state);
+        match STATES.get(usize::from(state)) {
+            Some(state) => self.state = *state,
+            None => scribe.check(false),
+        }
+        scribe.u8(&mut self.stream);
+        for field in [
+            &mut self.valid,
+            &mut self.reads,
+            &mut self.wear,
+            &mut self.fill,
+            &mut self.prev,
+            &mut self.next,
+        ] {
+            scribe.u32(field);
+        }
+        for field in [&mut self.life, &mut self.last, &mut self.records, &mut self.closed_at] {
+            scribe.u64(field);
+        }
+    }
 }
 
 /// The segments of a volume, with the state and the number of live pages of each.
@@ -288,6 +316,32 @@ impl Segments {
             }
             (best, _) => best.map(|(_, segment)| segment),
         }
+    }
+
+    /// Writes or reads the table.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        let count = self.table.len() as u32;
+        scribe.same(count.into());
+        for entry in &mut self.table {
+            entry.hand_over(scribe);
+            let known = |at: u32| at < count || at == NONE;
+            scribe.check(known(entry.prev) && known(entry.next));
+        }
+        for field in [&mut self.oldest, &mut self.newest, &mut self.closed, &mut self.wear_max] {
+            scribe.u32(field);
+        }
+        scribe.check(self.oldest < count || self.oldest == NONE);
+        scribe.check(self.newest < count || self.newest == NONE);
+        scribe.u64(&mut self.closed_below);
+        if !scribe.reads() {
+            return;
+        }
+        self.barren = None;
+        self.free.clear();
+        let free = (0..).zip(&self.table).filter(|(_, entry)| entry.state == State::Free);
+        self.free.extend(free.map(|(segment, entry)| Reverse((entry.wear, segment))));
+        let is_victim = |entry: &&Segment| matches!(entry.state, State::Victim | State::Emptied);
+        self.victims = self.table.iter().filter(is_victim).count() as u32;
     }
 
     /// Returns the least, the greatest and the sum of the segments' wear.

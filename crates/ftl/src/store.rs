@@ -21,6 +21,7 @@ use crate::log::{Batch, Item, Log, Waiter};
 use crate::map::{Map, POISONED};
 use crate::report::Report;
 use crate::sabotage::Sabotage;
+use crate::scribe::Scribe;
 use crate::segment::{Segments, State};
 use crate::trend::Trend;
 
@@ -138,6 +139,29 @@ impl Store {
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = self.logs.iter().all(|log| !log.is_flying && log.filling.is_empty());
         quiet && self.discards.is_empty()
+    }
+
+    /// Writes or reads the state of a store at rest, but for the places and heats of the map.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        scribe.u32(&mut self.clock.opened);
+        self.map.hand_over(scribe);
+        self.segments.hand_over(scribe);
+        scribe.same(self.logs.len() as u64);
+        let segments = self.geometry.segments();
+        for log in &mut self.logs {
+            let mut segment = log.segment.unwrap_or(u32::MAX);
+            scribe.u32(&mut segment);
+            scribe.u32(&mut log.cursor);
+            scribe.check(segment < segments || segment == u32::MAX);
+            scribe.check(log.cursor <= self.geometry.segment_pages);
+            log.segment = (segment != u32::MAX).then_some(segment);
+        }
+        self.trend.hand_over(scribe);
+        self.flusher.hand_over(scribe);
+        scribe.rounds(&mut self.upkeep.emptied, segments as usize);
+        scribe.check(self.upkeep.emptied.iter().all(|(_, segment)| *segment < segments));
+        scribe.u32(&mut self.upkeep.unflushed_pages);
+        scribe.u32(&mut self.upkeep.reserve);
     }
 
     /// Begins a round of flushes if one is wanted and none is in progress.

@@ -1,5 +1,7 @@
 //! The trend of a volume's load: how evenly hosts write its pages, and how full its victims are.
 
+use crate::scribe::Scribe;
+
 /// The mean heat (recent write frequency) of written pages below which the volume's writes become
 /// even; they stay even up to [`UNEVEN_ABOVE`]. While hosts write all pages equally often, a page
 /// has a heat of 24 on average when it is written, and 40 afterwards.
@@ -48,6 +50,15 @@ impl Trend {
     pub(crate) fn note_victim(&mut self, live: u32, pages: u32) {
         self.victims = (self.victims + 1).min(VICTIMS);
         self.live += (live as f32 / pages as f32 - self.live) / f32::from(self.victims);
+    }
+
+    /// Writes or reads the averages.
+    pub(crate) fn hand_over(&mut self, scribe: &mut Scribe<'_>) {
+        scribe.f32(&mut self.heat);
+        scribe.f32(&mut self.live);
+        scribe.u16(&mut self.victims);
+        scribe.bool(&mut self.is_even);
+        scribe.check(self.heat.is_finite() && self.live.is_finite());
     }
 
     /// Returns `true` if hosts write all pages about equally often.

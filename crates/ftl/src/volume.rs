@@ -27,15 +27,24 @@ use crate::store::Store;
 pub struct Volume {
     pub(crate) store: Store,
     reads: Reads,
-    collector: Collector,
-    checkpointer: Checkpointer,
+    pub(crate) collector: Collector,
+    pub(crate) checkpointer: Checkpointer,
     tally: Arc<Tally>,
 }
 
 impl Volume {
     pub(crate) fn new(store: Store, checkpointer: Checkpointer) -> Volume {
-        let collector = Collector::new(store.geometry.batch_pages_max() as usize);
         let tally = Arc::new(Tally::new(&store.geometry));
+        Volume::with_tally(store, checkpointer, tally)
+    }
+
+    /// Returns a volume that publishes its counters in `tally`.
+    pub(crate) fn with_tally(
+        store: Store,
+        checkpointer: Checkpointer,
+        tally: Arc<Tally>,
+    ) -> Volume {
+        let collector = Collector::new(store.geometry.batch_pages_max() as usize);
         let volume = Volume { store, reads: Reads::new(), collector, checkpointer, tally };
         volume.publish(false);
         volume
@@ -216,8 +225,11 @@ impl Volume {
     }
 
     /// Does all possible work: closes batches, frees segments, collects, writes checkpoints,
-    /// flushes. To be called once a turn, after requests and completions.
-    pub fn advance(&mut self) {
+    /// flushes. To be called once a turn, after requests and completions. Returns `true` if the
+    /// work may let a waiting request or more work begin that no completion is awaited for: then
+    /// both are to be tried again.
+    pub fn advance(&mut self) -> bool {
+        let before = self.standing();
         let Volume { store, collector, checkpointer, .. } = self;
         store.settle();
         if !store.read_only {
@@ -237,6 +249,15 @@ impl Volume {
             store.advance_emptied();
         }
         store.begin_flush();
+        self.standing() != before
+    }
+
+    /// Returns what decides whether requests and collection may go on, beside completions: the
+    /// numbers of free segments and of those that hosts leave, and the records in checkpoints.
+    fn standing(&self) -> (u32, u32, u64, bool) {
+        let Volume { store, checkpointer, .. } = self;
+        let is_idle = checkpointer.is_idle();
+        (store.segments.free(), store.reserve(), checkpointer.records_below(), is_idle)
     }
 
     /// Returns the bytes of a write command: whole pages, or less on members without data.

@@ -8,9 +8,11 @@ use core::cell::RefCell;
 use super::*;
 use crate::command::Settings;
 use crate::geometry::Shape;
+use crate::hand_over::Awaited;
 use crate::media::{DeviceMedia, close};
 use crate::open::{Media, create, open};
 use crate::policy::Policy;
+use crate::table::{Lent, Memory};
 use flash::conformance::{self, Heap, leak_buf};
 use flash::{Exclusive, MemQueue, MemVolume, RangeLocks};
 
@@ -320,6 +322,86 @@ fn a_volume_that_was_closed_is_found_in_order_and_whole() {
     let checked = crate::check(&mut untouched, &volume).unwrap();
     assert_eq!((checked.whole, checked.damaged, checked.unproved), (298, 1, 0));
     assert!(crate::describe(&mut bed.media()).unwrap().clean, "nothing was written");
+}
+
+/// Hands the volume of a queue without requests over to a new queue, and returns it. Fails unless
+/// the volume comes to rest by itself once its member has ended everything.
+fn succeed(bed: &Bed, mut queue: Queue<MemQueue>, settings: Settings) -> Queue<MemQueue> {
+    let geometry = queue.volume.geometry();
+    while queue.come_to_rest(Instant::ZERO) != Rest::Reached {
+        assert!(queue.wake_at().is_some(), "asleep: {:?}", queue.volume.report());
+    }
+    let state = queue.hand_over();
+    let (places, heat) = queue.volume.store.map.tables();
+    let memory = Memory {
+        places: Lent::new(places.to_vec().leak(), |_| ()),
+        heat: Lent::new(heat.to_vec().leak(), |_| ()),
+    };
+    let volume = Awaited::new(geometry, settings).receive(&state, memory);
+    let volume = volume.expect("the state is the volume's");
+    Queue::new(volume, vec![bed.memory.open_queue_of(64)], pool(&geometry))
+}
+
+/// Serves writes to a volume whose member takes no discards, as a file does, and hands the volume
+/// over again and again, or almost. All requests come at once then. Once they are submitted, the
+/// queue is called only when it asks for it.
+#[test]
+fn requests_that_come_after_a_hand_over_are_not_left_waiting() {
+    for seed in 0..2 {
+        let shape = Shape { spare_per_mille: 200, ..shape_of(4096).0 };
+        let bed = Bed { memory: MemVolume::new(8192 * PAGE_BLOCKS) };
+        create(&mut bed.media(), &shape).unwrap();
+        let settings = Settings { discards: false, ..Settings::new(POLICY) };
+        let (volume, _) = open(&mut bed.media(), settings).unwrap();
+        let buffers = pool(&volume.geometry());
+        let mut queue = Queue::new(volume, vec![bed.memory.open_queue_of(64)], buffers);
+        let pages = queue.geometry().blocks / PAGE_BLOCKS;
+        let mut chance = flash::Chance::new(seed);
+        let mut bufs: Vec<_> = (0..32).map(|index| leak_buf(PAGE_BYTES, index)).collect();
+        let (mut slots, mut done) = (SlotTable::new(32), Vec::new());
+        for _ in 0..150 {
+            for _ in 0..chance.within(1..=8) * 32 {
+                while slots.room() > 0 {
+                    let range = range(chance.within(0..=pages - 1), 1);
+                    let fua = chance.one_in(20);
+                    let (command, buf) = (Asked::Write { range, fua }, bufs.pop());
+                    let slot = slots.insert(()).unwrap();
+                    queue.submit(Instant::ZERO, Submission { slot, command, buf });
+                }
+                queue.kick(Instant::ZERO);
+                drain(&mut queue, &mut slots, &mut bufs, &mut done, 1);
+            }
+            drain(&mut queue, &mut slots, &mut bufs, &mut done, 32);
+            queue = match chance.one_in(4) {
+                true => {
+                    queue.come_to_rest(Instant::ZERO);
+                    queue.go_on();
+                    queue
+                }
+                false => succeed(&bed, queue, settings),
+            };
+        }
+    }
+}
+
+/// Polls a queue, but only when it asks for it, until it has so many free slots.
+fn drain(
+    queue: &mut Queue<MemQueue>,
+    slots: &mut SlotTable<()>,
+    bufs: &mut Vec<Buf>,
+    done: &mut Vec<Completion>,
+    room: usize,
+) {
+    while slots.room() < room {
+        let (left, report) = (slots.len(), queue.volume.report());
+        assert!(queue.wake_at().is_some(), "asleep with {left} requests: {report:?}");
+        queue.poll(Instant::ZERO, done);
+        for Completion { slot, status, buf } in done.drain(..) {
+            assert_eq!(status, Status::Ok);
+            slots.remove(slot);
+            bufs.extend(buf);
+        }
+    }
 }
 
 #[test]

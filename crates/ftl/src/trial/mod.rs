@@ -2,6 +2,7 @@
 
 mod exhaustive;
 mod failures;
+mod hand_over;
 mod members;
 mod model;
 mod power;

@@ -11,7 +11,7 @@ use std::string::String;
 use std::vec::Vec;
 
 /// Small segments, so that collection and checkpoints are always near.
-const SIZES: Sizes = Sizes {
+pub(super) const SIZES: Sizes = Sizes {
     members: 2,
     member_pages: 180,
     segment_pages: 8,
@@ -25,7 +25,7 @@ const SIZES: Sizes = Sizes {
 const SIX_STREAMS: Sizes = Sizes { policy: Policy::HEAT6, member_pages: 260, ..SIZES };
 
 /// A volume with room for a log of lone writes, and little other spare space.
-const FULL: Sizes = Sizes {
+pub(super) const FULL: Sizes = Sizes {
     members: 1,
     member_pages: 1_700,
     segment_pages: 16,
@@ -37,7 +37,8 @@ const FULL: Sizes = Sizes {
 
 /// A thin volume that is twice as large as its members and soon full, in more chunks than have
 /// slabs.
-const THIN: Sizes = Sizes { members: 1, member_pages: 500, virtual_pages: Some(1_000), ..SIZES };
+pub(super) const THIN: Sizes =
+    Sizes { members: 1, member_pages: 500, virtual_pages: Some(1_000), ..SIZES };
 
 /// Runs requests, then a crash, a few times, on a new volume.
 fn trial(seed: u64, sizes: &Sizes, sabotage: Option<Sabotage>) -> Result<Run, String> {

@@ -14,11 +14,13 @@ use super::members::{Members, SECTOR_BYTES};
 use super::model::Model;
 use crate::command::{Command, Into, Op, Request, Settings};
 use crate::geometry::Shape;
+use crate::hand_over::{Awaited, Rest};
 use crate::layout::PAGE_BYTES;
 use crate::map::UNMAPPED;
 use crate::open::{create, open_with};
 use crate::policy::Policy;
 use crate::sabotage::Sabotage;
+use crate::table::{Lent, Memory};
 use crate::volume::Volume;
 
 /// A request in progress.
@@ -78,6 +80,8 @@ pub(crate) struct Totals {
     pub(crate) checkpoints: u64,
     /// Number of pages that were written in batches of lone writes.
     pub(crate) lone: u64,
+    /// Number of times that the volume was handed over.
+    pub(crate) handed: u64,
     /// Number of writes that were refused for want of space.
     pub(crate) refused: u64,
 }
@@ -275,6 +279,11 @@ impl Run {
     /// Lets the volume advance, puts its new commands into flight, and checks its replies.
     pub(crate) fn turn(&mut self) -> Verdict {
         self.volume.advance();
+        self.send()
+    }
+
+    /// Puts the volume's new commands into flight, and checks its replies.
+    fn send(&mut self) -> Verdict {
         while let Some(command) = self.volume.command() {
             match command.op {
                 Op::Zero { slot, first, pages } => {
@@ -396,6 +405,57 @@ impl Run {
             self.complete(index)?;
         }
         Err("it never ends".into())
+    }
+
+    /// Hands the volume over once all requests have ended, at an arbitrary point of its own work.
+    /// If `keeps`, the volume goes on in the place of its successor.
+    pub(crate) fn hand_over(&mut self, keeps: bool) -> Verdict {
+        while !self.doing.is_empty() {
+            self.turn()?;
+            if !self.flying.is_empty() {
+                let index = self.chance.below(self.flying.len());
+                self.complete(index)?;
+            }
+        }
+        for _ in 0..10_000 {
+            let rest = self.volume.come_to_rest();
+            self.send()?;
+            if self.flying.is_empty() && rest == Rest::Reached {
+                let state = self.volume.hand_over();
+                match keeps {
+                    true => self.volume.go_on(),
+                    false => self.succeed(&state),
+                }
+                return Ok(());
+            }
+            if !self.flying.is_empty() {
+                let index = self.chance.below(self.flying.len());
+                self.complete(index)?;
+            }
+        }
+        Err("the volume does not come to rest".into())
+    }
+
+    /// Replaces the volume by one that has its state and its memory.
+    fn succeed(&mut self, state: &[u8]) {
+        let awaited = Awaited::new(self.volume.geometry(), self.settings);
+        let (places, heat) = self.volume.store.map.tables();
+        let memory = || Memory {
+            places: Lent::new(places.to_vec().leak(), |_| ()),
+            heat: Lent::new(heat.to_vec().leak(), |_| ()),
+        };
+        for end in (0..state.len()).step_by(1 + state.len() / 50) {
+            assert!(awaited.receive(&state[..end], memory()).is_none(), "{end} bytes are too few");
+        }
+        let mut next = awaited.receive(state, memory()).expect("it is the volume's");
+        assert_eq!(next.hand_over(), state, "nothing is lost on the way");
+        let report = self.volume.report();
+        self.totals.moved += report.moved_pages;
+        self.totals.checkpoints += report.checkpoints;
+        self.totals.lone += report.lone_pages;
+        self.totals.handed += 1;
+        next.store.set_sabotage(self.sabotage);
+        self.volume = next;
     }
 
     /// Loses power, or only the process; opens the volume again and compares all pages.
