@@ -21,6 +21,7 @@ use crate::interface::{Chosen, Way};
 use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::sessions::ByListener;
+use crate::volumes::hand_over::attend;
 use crate::volumes::{Through, Volume, nothing, rest};
 
 /// The longest time for which a worker that has ended waits for background operations of its
@@ -197,7 +198,8 @@ fn work<N: Way>(
         };
         duty.attend(&mut worker, now, attach);
         let turn = worker.turn(now);
-        duty.after(&mut worker, now, turn)
+        let turn = duty.after(&mut worker, now, turn)?;
+        Some(attend(worker.ports().1, now, turn))
     });
     // A device's own work may be under way still, and only a queue at rest gives its volume back.
     let until = plan.clock.now() + REST_MAX;

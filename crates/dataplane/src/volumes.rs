@@ -2,6 +2,9 @@
 //! local measurements alike.
 
 mod disk;
+mod gate;
+pub(crate) mod hand_over;
+mod shared;
 mod translated;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -124,6 +127,12 @@ impl Volume {
     /// Opens the device of a spec that another process has open, through the files that it passes
     /// on.
     pub fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
+        if let Source::Ftl { wishes, .. } = &spec.source
+            && let Some(path) = spec.source.path()
+        {
+            let storage = Storage::Ftl(Translated::adopt(path, wishes, files)?);
+            return Ok(Volume::of(storage, spec));
+        }
         let Source::File { path, bytes, .. } = &spec.source else { return Volume::open(spec) };
         let options = FileOptions::default();
         let volume = FileVolume::adopt(Path::new(path), *bytes, options, files);
@@ -141,7 +150,10 @@ impl Volume {
     pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match &self.storage {
             Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
-            Storage::Ftl(_) => Err("its map is memory of the process that runs".to_owned()),
+            Storage::Ftl(_) if matches!(self.files, Files::Read(_)) => {
+                Err("namespaces are files of its file system".to_owned())
+            }
+            Storage::Ftl(volume) => volume.files(),
             _ => Ok(Vec::new()),
         }
     }
@@ -367,7 +379,8 @@ impl Volume {
                 let queue = volume.open_queue(through, n, &self.spec.decorations)?;
                 let scratch = scratch(PAGE_BYTES)?;
                 let queue = Exclusive::with_granularity(queue, locks, scratch, PAGE_BYTES);
-                let queue = volume.with_frames(queue)?;
+                let mut queue = volume.with_frames(queue)?;
+                queue.inner_at_rest().into_iter().for_each(TranslatedQueue::settle);
                 // The spec's decorations are around the member.
                 return Ok(Decorations::default().wrap(AnyDevice::Ftl(Box::new(queue)), 0));
             }

@@ -120,6 +120,11 @@ impl<D: Device> Exclusive<D> {
         (self.inner, self.scratch)
     }
 
+    /// Returns the inner device, to look at.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
     /// Returns the inner device if no request is in flight. Requests that are submitted to it
     /// directly are not excluded from any range.
     pub fn inner_at_rest(&mut self) -> Option<&mut D> {

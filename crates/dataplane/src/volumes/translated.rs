@@ -1,6 +1,7 @@
 //! Volumes of flash translation: how they are created, opened and closed on their member, and the
 //! queue of the one worker that serves them.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +20,8 @@ use io::device::{Blocking, FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, carve};
 
 use super::Through;
+use super::gate::{Gate, Wanted};
+use super::shared::{Shared, adopted, shared};
 
 /// The default spare space of a volume, in thousandths.
 const SPARE_PER_MILLE: u32 = 100;
@@ -38,11 +41,16 @@ pub const ONE_WORKER: &str =
 const LOST: &str = "the last queue to the `ftl:` device ended with requests under way, so the volume has \
                     to be recovered; start the server anew";
 
+/// The interval at which a worker looks after a volume that comes to rest, or arrives.
+pub(super) const ATTEND_PERIOD: Duration = Duration::from_micros(200);
+
 /// The volume while no worker serves it, or the reason why it is not here.
 enum Home {
     Here(Box<ftl::Volume>),
     /// A worker's queue has the volume.
     Away,
+    /// Another process has the volume, and will hand it over with the memory of its map.
+    Awaited(Box<ftl::Awaited>, Option<ftl::Memory>),
     /// The volume was lost with a queue that ended while requests were under way.
     Lost,
 }
@@ -55,6 +63,10 @@ pub(super) struct Translated {
     chores: Arc<AllChores>,
     /// The time for which small writes wait for others of their page.
     absorb: Duration,
+    gate: Arc<Gate>,
+    /// The memory of the map, by which another process takes the volume over; `None` if the map
+    /// is in memory of this process alone.
+    shared: Option<Shared>,
 }
 
 /// The work of a volume with that of the frames above it.
@@ -85,8 +97,22 @@ pub(super) enum MemberQueue {
 
 /// The queue of the worker that serves a volume. Dropping it returns the volume.
 pub struct TranslatedQueue {
+    /// The queue; `None` until another process has handed the volume over, and when it is dropped.
     queue: Option<ftl::Queue<Decorated<MemberQueue>>>,
+    /// The parts of the queue until the volume is there.
+    parts: Option<(Decorated<MemberQueue>, BufPool)>,
+    geometry: Geometry,
     home: Arc<Mutex<Home>>,
+    gate: Arc<Gate>,
+    /// The state that the worker has seen at the gate. It changes only between the calls by which
+    /// requests are submitted, as the room of a device does.
+    seen: Wanted,
+    /// `true` until the layers around the queue have asked for its depth.
+    is_new: bool,
+    /// `true` from when the volume is brought to rest until it goes on.
+    rests: bool,
+    /// Requests that came after the volume was given to another process.
+    refused: Vec<Completion>,
 }
 
 /// The pages of a volume that no worker serves, read by calls that wait. The volume does nothing of
@@ -240,8 +266,25 @@ pub fn open_volume<M: Media>(
     discards: bool,
 ) -> Result<(ftl::Volume, Opened), ftl::Error> {
     let geometry = ftl::describe(media)?.geometry;
-    let settings = Settings::new(Policy::of_streams(geometry.streams));
-    ftl::open(media, Settings { discards, ..settings })
+    ftl::open(media, settings(&geometry, discards))
+}
+
+fn settings(geometry: &ftl::Geometry, discards: bool) -> Settings {
+    Settings { discards, ..Settings::new(Policy::of_streams(geometry.streams)) }
+}
+
+/// Returns the properties of a volume's device that requests can observe.
+fn seen(volume: &ftl::Geometry, volatile_cache: bool) -> Geometry {
+    let physical = PAGE_BYTES as u32;
+    Geometry {
+        blocks: u64::from(volume.pages) * (PAGE_BYTES / BLOCK_BYTES) as u64,
+        physical_block_bytes: physical,
+        atomic_blocks_max: volume.batch_pages_max() * (physical / BLOCK_BYTES as u32),
+        commit_pages_max: volume.commit_pages_max(),
+        writes_whole: true,
+        volatile_cache,
+        read_only: false,
+    }
 }
 
 /// Logs the result of opening a volume.
@@ -272,10 +315,12 @@ impl Translated {
                     .map_err(|why| format!("{path}: {why}"))?;
                 // A hole in a file costs more than it gives.
                 let discards = !file.can_grow();
-                let (volume, opened) =
+                let (mut volume, opened) =
                     open_volume(&mut media, discards).map_err(|error| explain(path, error))?;
                 tell(path, &opened);
-                (Member::File(file), volume)
+                let shared = shared(&mut volume);
+                let shared = shared.inspect_err(|error| tracing::warn!(%error, "no take-over"));
+                return Ok(Translated::of(Member::File(file), volume, shared.ok(), wishes));
             }
             Source::Mem { bytes } => {
                 let memory = MemVolume::new(bytes / BLOCK_BYTES as u64);
@@ -293,23 +338,88 @@ impl Translated {
                 return Err("an `ftl:` device needs a member that keeps data".to_owned());
             }
         };
-        let pages = u64::from(volume.geometry().pages);
-        let physical = PAGE_BYTES as u32;
-        let geometry = Geometry {
-            blocks: pages * (PAGE_BYTES / BLOCK_BYTES) as u64,
-            physical_block_bytes: physical,
-            atomic_blocks_max: volume.geometry().batch_pages_max()
-                * (physical / BLOCK_BYTES as u32),
-            commit_pages_max: volume.geometry().commit_pages_max(),
-            writes_whole: true,
-            volatile_cache: matches!(member, Member::File(_)),
-            read_only: false,
+        Ok(Translated::of(member, volume, None, wishes))
+    }
+
+    fn of(
+        member: Member,
+        volume: ftl::Volume,
+        shared: Option<Shared>,
+        wishes: &FtlWishes,
+    ) -> Translated {
+        Translated {
+            geometry: seen(&volume.geometry(), matches!(member, Member::File(_))),
+            member,
+            chores: AllChores::of(volume.chores()),
+            home: Arc::new(Mutex::new(Home::Here(Box::new(volume)))),
+            absorb: wishes.absorb.unwrap_or_default(),
+            gate: Arc::new(Gate::new(Wanted::Service)),
+            shared,
+        }
+    }
+
+    /// Opens the member of a volume that another process serves and will hand over, through the
+    /// files that it passes on. Nothing is written, and the map is not read.
+    pub(super) fn adopt(
+        path: &str,
+        wishes: &FtlWishes,
+        mut files: Vec<OwnedFd>,
+    ) -> Result<Translated, String> {
+        let memory = files.split_off(files.len().saturating_sub(2));
+        let options = member_options(false);
+        let file = FileVolume::adopt(path, None, options, files).map_err(|e| e.to_string())?;
+        let mut media = FileMedia::of(&file)?;
+        let described = ftl::describe(&mut media).map_err(|error| explain(path, error))?;
+        check_wishes(wishes, &described.geometry).map_err(|why| format!("{path}: {why}"))?;
+        let settings = settings(&described.geometry, !file.can_grow());
+        let awaited = Box::new(ftl::Awaited::new(described.geometry, settings));
+        let (memory, shared) = adopted(memory)?;
+        Ok(Translated {
+            member: Member::File(file),
+            geometry: seen(&described.geometry, true),
+            chores: AllChores::of(awaited.chores()),
+            home: Arc::new(Mutex::new(Home::Awaited(awaited, Some(memory)))),
+            absorb: wishes.absorb.unwrap_or_default(),
+            gate: Arc::new(Gate::new(Wanted::Arrival)),
+            shared: Some(shared),
+        })
+    }
+
+    /// Returns the descriptors by which another process [adopts](Translated::adopt) the volume.
+    pub(super) fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
+        match (&self.member, &self.shared) {
+            (Member::File(file), Some(shared)) => {
+                let mut files = file.files().map_err(|error| error.to_string())?;
+                files.extend(shared.files());
+                Ok(files)
+            }
+            _ => Err("its map is memory of the process that runs alone".to_owned()),
+        }
+    }
+
+    /// Returns the switch by which another thread brings the volume to rest.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Takes the state of the volume that another process hands over. It is not served yet.
+    ///
+    /// # Errors
+    /// The state makes no sense here, or there is one already.
+    pub(super) fn receive(&self, state: &[u8]) -> Result<(), String> {
+        let mut home = lock(&self.home);
+        let Home::Awaited(awaited, memory) = &mut *home else {
+            return Err("a volume came that nobody waits for".to_owned());
         };
-        let absorption = Arc::new(Absorption::default());
-        let chores = Arc::new(AllChores { volume: volume.chores(), absorption });
-        let absorb = wishes.absorb.unwrap_or_default();
-        let home = Arc::new(Mutex::new(Home::Here(Box::new(volume))));
-        Ok(Translated { member, geometry, home, chores, absorb })
+        let volume = memory.take().and_then(|memory| awaited.receive(state, memory));
+        let volume = volume.ok_or("the state of a volume makes no sense")?;
+        *home = Home::Here(Box::new(volume));
+        Ok(())
+    }
+
+    /// Returns `true` if the volume has not come yet.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(&*lock(&self.home), Home::Awaited(..))
     }
 
     /// Returns the background work of the volume, such as garbage collection, with its statistics.
@@ -363,6 +473,12 @@ impl Translated {
     /// # Errors
     /// There is no memory for a buffer.
     pub(super) fn still(&self) -> Result<Still<'_>, String> {
+        if self.gate.wanted() == Wanted::Arrival {
+            return Err(
+                "a volume whose files are namespaces is not taken over; restart the server instead"
+                    .to_owned(),
+            );
+        }
         let media = match &self.member {
             Member::File(file) => Some(FileMedia::of(file)?),
             Member::Mem(_) | Member::Sim(_) => None,
@@ -381,10 +497,14 @@ impl Translated {
         n: usize,
         decorations: &Decorations,
     ) -> Result<TranslatedQueue, String> {
-        let volume = *self.take().ok_or_else(|| match &*lock(&self.home) {
-            Home::Lost => LOST,
-            _ => ONE_WORKER,
-        })?;
+        let arrives = self.gate.wanted() == Wanted::Arrival;
+        let volume = match arrives {
+            true => None,
+            false => Some(*self.take().ok_or_else(|| match &*lock(&self.home) {
+                Home::Lost => LOST,
+                _ => ONE_WORKER,
+            })?),
+        };
         let queue = match &self.member {
             Member::Mem(memory) => MemberQueue::Mem(memory.open_queue()),
             Member::Sim(flash) => MemberQueue::Sim(flash.open_queue()),
@@ -399,14 +519,35 @@ impl Translated {
             },
         };
         let member = decorations.wrap(queue, 0);
-        let classes = ftl::Queue::<Decorated<MemberQueue>>::classes(&volume.geometry());
+        let geometry = match (&volume, &*lock(&self.home)) {
+            (Some(volume), _) => volume.geometry(),
+            (None, Home::Awaited(awaited, _)) => awaited.geometry(),
+            _ => return Err(ONE_WORKER.to_owned()),
+        };
+        let classes = ftl::Queue::<Decorated<MemberQueue>>::classes(&geometry);
         let arena = carve(&classes).map_err(|error| error.to_string())?;
-        let queue = ftl::Queue::new(volume, vec![member], BufPool::new(arena.bufs));
-        Ok(TranslatedQueue { queue: Some(queue), home: self.home.clone() })
+        let mut queue = TranslatedQueue {
+            queue: None,
+            parts: Some((member, BufPool::new(arena.bufs))),
+            geometry: self.geometry,
+            home: self.home.clone(),
+            gate: self.gate.clone(),
+            seen: self.gate.wanted(),
+            is_new: true,
+            rests: false,
+            refused: Vec::with_capacity(ftl::Queue::<Decorated<MemberQueue>>::DEPTH),
+        };
+        if let Some(volume) = volume {
+            queue.begin(volume);
+        }
+        Ok(queue)
     }
 
     /// Closes the volume cleanly if no worker serves it, so that its next start needs no recovery.
     pub(super) fn close(&self) {
+        if self.gate.wanted() != Wanted::Service {
+            return;
+        }
         let (Member::File(file), Some(volume)) = (&self.member, self.take()) else { return };
         let closed = FileMedia::of(file).and_then(|mut media| {
             let closed = ftl::close(&mut media, *volume).map_err(|error| error.to_string())?;
@@ -434,6 +575,13 @@ fn fresh<D: Device>(device: D, wishes: &FtlWishes) -> Result<ftl::Volume, String
     let created = ftl::create(&mut media, &shape);
     let opened = created.and_then(|_| open_volume(&mut media, true));
     opened.map(|(volume, _)| volume).map_err(|error| format!("`ftl:` on memory: {error}"))
+}
+
+impl AllChores {
+    /// Returns the work of a volume with no small writes yet.
+    fn of(volume: Arc<dyn Chores>) -> Arc<AllChores> {
+        Arc::new(AllChores { volume, absorption: Arc::default() })
+    }
 }
 
 impl Chores for AllChores {
@@ -474,14 +622,72 @@ impl Device for MemberQueue {
 }
 
 impl TranslatedQueue {
-    fn queue(&mut self) -> &mut ftl::Queue<Decorated<MemberQueue>> {
-        self.queue.as_mut().expect("the queue is there until it is dropped")
+    fn begin(&mut self, volume: ftl::Volume) {
+        let (member, pool) = self.parts.take().expect("a queue begins once");
+        self.queue = Some(ftl::Queue::new(volume, vec![member], pool));
+    }
+
+    /// Says that the layers around the queue are built. From now on requests come when the volume
+    /// can take them.
+    pub(super) fn settle(&mut self) {
+        self.is_new = false;
+    }
+
+    /// Returns `true` if the volume is to come to rest.
+    pub(super) fn is_to_rest(&self) -> bool {
+        self.gate.wanted() == Wanted::Rest
+    }
+
+    /// Does what another thread wants of a volume without requests. Returns the time of the next
+    /// call; `None` if nothing is to be done.
+    pub(super) fn attend(&mut self, now: Instant) -> Option<Instant> {
+        self.seen = self.gate.wanted();
+        match self.seen {
+            Wanted::Service if self.parts.is_some() => {
+                self.arrive();
+                Some(now)
+            }
+            Wanted::Service if self.rests => {
+                self.rests = false;
+                if let Some(queue) = &mut self.queue {
+                    queue.go_on();
+                    queue.kick(now);
+                }
+                Some(now)
+            }
+            Wanted::Service | Wanted::Nothing => None,
+            Wanted::Arrival => Some(now + ATTEND_PERIOD),
+            Wanted::Rest => {
+                self.rests = true;
+                let queue = self.queue.as_mut()?;
+                if !self.gate.is_over() {
+                    match queue.come_to_rest(now) {
+                        ftl::Rest::Awaited => {}
+                        ftl::Rest::Reached => self.gate.rests(queue.hand_over()),
+                        ftl::Rest::Never => self.gate.never_rests(),
+                    }
+                }
+                Some(now + ATTEND_PERIOD)
+            }
+        }
+    }
+
+    /// Takes the volume that another process has handed over.
+    fn arrive(&mut self) {
+        let mut home = lock(&self.home);
+        match std::mem::replace(&mut *home, Home::Away) {
+            Home::Here(volume) => {
+                drop(home);
+                self.begin(*volume);
+            }
+            other => *home = other,
+        }
     }
 
     /// Processes completions of the device below the volume, and starts no new operations. Returns
     /// `true` once the queue can be dropped: see [`ftl::Queue::quiesce`].
     pub(super) fn quiesce(&mut self, now: Instant) -> bool {
-        self.queue().quiesce(now)
+        self.queue.as_mut().is_none_or(|queue| queue.quiesce(now))
     }
 }
 
@@ -517,6 +723,9 @@ impl contigfs::Pages for Still<'_> {
 
 impl Drop for TranslatedQueue {
     fn drop(&mut self) {
+        if self.parts.is_some() || self.gate.wanted() == Wanted::Nothing {
+            return;
+        }
         let volume = self.queue.take().and_then(ftl::Queue::into_volume);
         if volume.is_none() {
             tracing::warn!(
@@ -529,11 +738,17 @@ impl Drop for TranslatedQueue {
 
 impl Device for TranslatedQueue {
     fn geometry(&self) -> Geometry {
-        self.queue.as_ref().expect("the queue is there until it is dropped").geometry()
+        self.queue.as_ref().map_or(self.geometry, Device::geometry)
     }
 
     fn room(&self) -> usize {
-        self.queue.as_ref().map_or(0, Device::room)
+        let refusable = self.refused.capacity() - self.refused.len();
+        match (self.seen, &self.queue) {
+            _ if self.is_new => self.refused.capacity(),
+            (Wanted::Nothing, _) => refusable,
+            (Wanted::Service, Some(queue)) if !self.rests => queue.room(),
+            _ => 0,
+        }
     }
 
     fn excludes(&self, command: Command) -> bool {
@@ -541,18 +756,31 @@ impl Device for TranslatedQueue {
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {
-        self.queue().submit(now, submission);
+        match &mut self.queue {
+            Some(queue) if self.seen != Wanted::Nothing => queue.submit(now, submission),
+            _ => {
+                let Submission { slot, buf, .. } = submission;
+                self.refused.push(Completion { slot, status: Status::Retry, buf });
+            }
+        }
     }
 
     fn kick(&mut self, now: Instant) {
-        self.queue().kick(now);
+        if self.seen != Wanted::Nothing {
+            self.queue.iter_mut().for_each(|queue| queue.kick(now));
+        }
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        self.queue().poll(now, done);
+        self.seen = self.gate.wanted();
+        done.append(&mut self.refused);
+        if self.seen != Wanted::Nothing {
+            self.queue.iter_mut().for_each(|queue| queue.poll(now, done));
+        }
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.queue.as_ref().and_then(Device::wake_at)
+        let refused = (!self.refused.is_empty()).then_some(Instant::ZERO);
+        refused.or_else(|| self.queue.as_ref().and_then(Device::wake_at))
     }
 }
