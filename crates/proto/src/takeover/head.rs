@@ -52,10 +52,13 @@ pub enum Kind {
     /// ([`controller`](super::controller)), and their sockets in the same order. The ticket is as
     /// with `Parcels`. The answer is for all of them, with the ticket of the first.
     Controller = 16,
+    /// From the old process: the state of a volume at rest, as a descriptor of memory. The ticket is
+    /// the index of its device there.
+    Volume = 17,
 }
 
 impl Kind {
-    const ALL: [Kind; 16] = [
+    const ALL: [Kind; 17] = [
         Kind::Hello,
         Kind::Inventory,
         Kind::Files,
@@ -72,6 +75,7 @@ impl Kind {
         Kind::Stop,
         Kind::Fabric,
         Kind::Controller,
+        Kind::Volume,
     ];
 }
 
@@ -166,7 +170,7 @@ mod tests {
         assert_eq!(with(0, b'x'), Err(Unfit::Foreign));
         assert_eq!(with(4, 9), Err(Unfit::Version(9)));
         assert_eq!(with(6, 0), Err(Unfit::Value("kind")));
-        assert_eq!(with(6, 17), Err(Unfit::Value("kind")));
+        assert_eq!(with(6, 18), Err(Unfit::Value("kind")));
         assert_eq!(with(19, 0xff), Err(Unfit::TooLarge));
         assert_eq!(with(23, 1), Err(Unfit::Value("head")));
         let largest = Head { body_bytes: BODY_BYTES_MAX, ..Head::parse(&good).unwrap() };

@@ -72,6 +72,9 @@ pub(super) struct DeviceAt {
     #[serde(default)]
     place: Option<usize>,
     pub(super) files: usize,
+    /// The version of the state by which the device is handed over; `None` if it has none.
+    #[serde(default)]
+    state: Option<u32>,
 }
 
 /// A namespace of the predecessor: its number, and its range of blocks on a device.
@@ -204,7 +207,8 @@ impl ServerInventory {
         let device = |disk: &Disk| match Volume::identity(disk.volume.spec()) {
             Some(identity) => {
                 let place = Some(disk.place);
-                Ok(DeviceAt { identity, place, files: files(disk)?.len() })
+                let state = Volume::state_format(disk.volume.spec());
+                Ok(DeviceAt { identity, place, files: files(disk)?.len(), state })
             }
             None => Err(format!(
                 "device {} is memory of the process that runs, so no other can take it over; restart \
@@ -277,8 +281,14 @@ impl ServerInventory {
     /// Fails if a device of the older process is missing here.
     pub(super) fn places(&self, found: &[Option<usize>]) -> Result<HashMap<usize, usize>, String> {
         let own = |n: usize| {
+            let DeviceAt { identity, state, .. } = &self.devices[n];
+            if state.is_some_and(|state| state != Volume::STATE_FORMAT) {
+                return Err(format!(
+                    "the server that runs hands the device {identity} over in another format; \
+                     restart it instead: the volume is closed and opened again"
+                ));
+            }
             let place = found.iter().position(|there| *there == Some(n)).ok_or_else(|| {
-                let identity = &self.devices[n].identity;
                 format!(
                     "the server that runs has the device {identity}, which is missing in this \
                      configuration; the server that runs goes on"

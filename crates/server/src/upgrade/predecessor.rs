@@ -173,8 +173,40 @@ impl<'a> Predecessor<'a> {
             let excludes = grounds.places.all().iter().any(|disk| disk.volume.is_claimed_alone());
             grounds.orders.are_done() && !excludes
         })?;
+        self.rest_volumes()?;
         // Until now a journal could break.
         open_files(&grounds.places.all()).map(drop)
+    }
+
+    /// Brings the volumes to rest that one process serves at a time, and sends their states.
+    fn rest_volumes(&mut self) -> Result<(), String> {
+        let grounds = self.departures.grounds.clone();
+        let disks = grounds.places.all();
+        disks.iter().for_each(|disk| disk.volume.come_to_rest());
+        grounds.wakers.iter().for_each(io::Waker::wake);
+        for disk in &disks {
+            let (mut state, mut failed) = (None, None);
+            self.await_within(STILL_MAX, "a volume does not come to rest", || {
+                match disk.volume.hand_over() {
+                    Ok(handed) => state = handed,
+                    Err(why) => failed = Some(why),
+                }
+                state.is_some() || failed.is_some()
+            })?;
+            if let Some(why) = failed {
+                return Err(format!(
+                    "device {}: {why}; restart this server instead",
+                    disk.place + 1
+                ));
+            }
+            let state = state.filter(|state| !state.is_empty());
+            let Some(state) = state else { continue };
+            let memory = io::SharedMemory::of(&state).map_err(|error| error.to_string())?;
+            let place = disk.place as u64;
+            self.departures.talk.send(Kind::Volume, place, &[], &[memory.as_fd()])?;
+        }
+        step("predecessor", "volumes");
+        Ok(())
     }
 
     fn await_within(
@@ -296,6 +328,7 @@ impl<'a> Predecessor<'a> {
     fn rest(&mut self) -> Result<(), String> {
         let grounds = self.departures.grounds.clone();
         let retained = Retained::of(&grounds);
+        grounds.places.all().iter().for_each(|disk| disk.volume.give());
         grounds.orders.give();
         grounds.orders.stop(&grounds.wakers);
         // A request that never ends is waited for, as one is that excludes others in one process.
@@ -354,6 +387,7 @@ impl<'a> Predecessor<'a> {
             grounds.commands.hand_over(0);
             grounds.give_away(false);
             grounds.hold_apis(false);
+            grounds.places.all().iter().for_each(|disk| disk.volume.go_on());
             grounds.orders.hold(false, &grounds.wakers);
         }
         grounds.tenants.registry().keep(&std::mem::take(&mut self.changes.held));

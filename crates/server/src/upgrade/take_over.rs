@@ -197,7 +197,32 @@ impl TakeOver<'_> {
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX).map_err(Over::Nonsense)?;
         step("successor", "ready");
-        self.talk.expect(Kind::Still)
+        loop {
+            let message = self.talk.hear()?;
+            match message.kind {
+                Kind::Volume => self.receive_volume(message)?,
+                Kind::Still if self.awaits_volumes() => {
+                    return Err(Over::Nonsense("the state of a volume did not come".to_owned()));
+                }
+                Kind::Still => return Ok(message),
+                _ => return Err(unexpected(&message)),
+            }
+        }
+    }
+
+    /// Takes the state of a volume, which this process serves once everything is its own.
+    fn receive_volume(&self, mut message: Message) -> Result<(), Over> {
+        let nonsense = |why: &str| Over::Nonsense(why.to_owned());
+        let place = self.places.get(&(message.ticket as usize));
+        let volume = place.and_then(|place| self.grounds.places.get(*place));
+        let volume = volume.ok_or_else(|| nonsense("a volume came of an unknown device"))?;
+        let memory = message.files.pop().ok_or_else(|| nonsense("a volume came without state"))?;
+        let state = io::SharedMemory::bytes_of(&memory).map_err(|e| nonsense(&e.to_string()))?;
+        volume.receive(&state).map_err(Over::Nonsense)
+    }
+
+    fn awaits_volumes(&self) -> bool {
+        self.grounds.places.all().iter().any(|disk| disk.volume.is_awaited())
     }
 
     /// Tells the predecessor that an end of this process from now on is a normal exit and not a
@@ -520,6 +545,8 @@ impl TakeOver<'_> {
     /// Begins to serve: everything belongs to this process now, except what the predecessor keeps.
     fn serve(&mut self, hold: Hold, told: &Told) {
         let grounds = &self.grounds;
+        grounds.places.all().iter().for_each(|disk| disk.volume.go_on());
+        grounds.wakers.iter().for_each(io::Waker::wake);
         grounds.give_away(false);
         self.unwanted.drain(..).for_each(|listener| listener.keep().give_away(false));
         grounds.shared.fences.hold_hellos(hold);
