@@ -68,6 +68,7 @@ mod upgrading {
     mod nvme_upgrade;
     mod packets_upgrade;
     mod random_kills;
+    mod translated_upgrade;
     mod upgrade;
     mod upgrade_kills;
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{
-    Begun, Dice, Launch, PATIENCE, Place, Server, kills, pattern, v1_head, wait_until,
+    Begun, Dice, Launch, PATIENCE, Place, Server, kills, nearflash, pattern, v1_head, wait_until,
 };
 
 /// The longest time in microseconds from the start of the new process to a kill: about as long as a
@@ -23,12 +23,33 @@ const BLOCKS: u32 = 8;
 /// in both processes.
 struct Scene {
     place: Place,
+    /// The specification of the device.
+    device: String,
 }
 
 impl Scene {
+    /// Returns a scene whose device is a file.
+    fn of_file() -> Scene {
+        let place = Place::in_memory().of_workers("1");
+        let device = place.file("device");
+        Scene { place, device }
+    }
+
+    /// Returns a scene whose device is a volume of flash translation.
+    fn of_volume() -> Scene {
+        let place = Place::in_memory().of_workers("1");
+        let device = format!("ftl:file:{}", place.path("device").display());
+        let made =
+            nearflash(&["ftl", "create", &format!("{device}?size=64MiB&ftl.segment=256KiB")])
+                .output()
+                .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        Scene { place, device }
+    }
+
     fn launch(&self) -> Launch {
         let listen = format!("reflex+unix:{}", self.place.path("data").display());
-        let words = ["--device", &self.place.file("device"), "--listen", &listen];
+        let words = ["--device", &self.device, "--listen", &listen];
         self.place.crewed(Launch::new(&words)).log("warn,nearflash_server=debug")
     }
 
@@ -116,16 +137,14 @@ impl Writer {
     }
 }
 
-#[test]
-#[ignore = "full: two hundred take-overs take minutes"]
-fn two_hundred_kills_of_a_take_over_leave_one_process_serving_each() {
-    let (kills, mut dice) = (kills(200), Dice::of(0x9e37_79b9_7f4a_7c15));
+/// Kills one process of so many take-overs, the older one and the newer in turns, each at an instant
+/// of chance.
+fn kill_any(kills: u32, mut dice: Dice, scene: impl Fn() -> Scene) {
     let (mut judged, mut tries) = ([0, 0], 0);
     while judged[0] + judged[1] < kills {
         let kills_newer = judged[1] < judged[0];
         let after = Duration::from_micros(dice.roll(LONGEST_US));
-        let scene = Scene { place: Place::in_memory().of_workers("1") };
-        let is_judged = scene.play(kills_newer, after);
+        let is_judged = scene().play(kills_newer, after);
         judged[usize::from(kills_newer)] += u32::from(is_judged);
         tries += 1;
         assert!(tries < kills * TRIES, "take-overs are over before they can be killed");
@@ -135,4 +154,16 @@ fn two_hundred_kills_of_a_take_over_leave_one_process_serving_each() {
         "one process served after each of {older} kills of the older and {newer} of the newer"
     );
     println!("{} take-overs were over before the kill", tries - kills);
+}
+
+#[test]
+#[ignore = "full: two hundred take-overs take minutes"]
+fn two_hundred_kills_of_a_take_over_leave_one_process_serving_each() {
+    kill_any(kills(200), Dice::of(0x9e37_79b9_7f4a_7c15), Scene::of_file);
+}
+
+#[test]
+#[ignore = "full: two hundred take-overs take minutes"]
+fn two_hundred_kills_of_a_take_over_of_a_volume_leave_one_process_serving_each() {
+    kill_any(kills(200), Dice::of(0x2545_f491_4f6c_dd1d), Scene::of_volume);
 }
