@@ -64,6 +64,12 @@ impl Server {
         self.child.id()
     }
 
+    /// Returns `true` if the process has ended.
+    pub(crate) fn has_ended(&mut self) -> Result<bool, String> {
+        let ended = self.child.try_wait().map_err(|error| format!("waiting: {error}"))?;
+        Ok(ended.is_some())
+    }
+
     /// Waits at most `limit` for the process to end. Returns `true` if it exited successfully.
     pub(crate) fn ends_in_order(mut self, limit: Duration) -> Result<bool, String> {
         let started = Instant::now();

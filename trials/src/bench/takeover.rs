@@ -45,6 +45,12 @@ pub(crate) struct TakeoverOptions {
     /// Keep this many requests of each connection or I/O queue in flight
     #[arg(long, default_value_t = 1)]
     queue_depth: usize,
+    /// Serve a volume of flash translation of this size (such as 64GiB) in place of a file
+    #[arg(long)]
+    volume: Option<String>,
+    /// Put the device into this folder, which is made [default: one in memory]
+    #[arg(long)]
+    folder: Option<PathBuf>,
     /// Measure this program [default: built as it is shipped]
     #[arg(long)]
     program: Option<PathBuf>,
@@ -166,6 +172,31 @@ struct Round {
     wrong: u64,
 }
 
+/// The device of a round, and the depth of its load.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    queue_depth: usize,
+    /// The size of a volume of flash translation; `None` for a file.
+    volume: Option<&'a str>,
+    /// The folder of the device; `None` for one in memory.
+    folder: Option<&'a Path>,
+}
+
+impl Subject<'_> {
+    const FILE: Subject<'static> = Subject { queue_depth: 1, volume: None, folder: None };
+
+    /// Makes the device in a folder, and returns its specification.
+    fn make(&self, program: &Path, folder: &Path) -> Result<String, String> {
+        let path = folder.join("device");
+        let path = path.display();
+        let Some(size) = self.volume else { return Ok(format!("file:{path}?size=256MiB")) };
+        let spec = format!("ftl:file:{path}");
+        let mut create = Command::new(program);
+        shell::show(create.args(["ftl", "create", &format!("{spec}?size={size}")]))?;
+        Ok(spec)
+    }
+}
+
 /// The durations of a measured round, in seconds.
 #[derive(Clone, Copy)]
 struct Pace {
@@ -223,7 +254,7 @@ pub(super) fn over_packets(
 ) -> Result<Redialled, String> {
     let crowd = Crowd::Packets { connections, associations };
     let pace = Pace { warmup: 1, seconds, upgrade: Some(1 + seconds / 2) };
-    let round = measure(1, pace, crowd, program, None)?;
+    let round = measure(Subject::FILE, pace, crowd, program, None)?;
     let Round { client_max_ms: longest_ms, requests, wrong, .. } = round;
     Ok(Redialled { longest_ms, requests, wrong })
 }
@@ -231,7 +262,7 @@ pub(super) fn over_packets(
 /// Runs one take-over under a load that verifies its data, and fails unless all connections moved
 /// without the clients' notice. The duration is not checked.
 pub(crate) fn check(program: &Path, folder: &Path, crowd: Crowd) -> Result<String, String> {
-    let round = measure_in(folder, 1, SHORT, crowd, program, None)?;
+    let round = measure_in(folder, Subject::FILE, SHORT, crowd, program, None)?;
     let text = table(std::slice::from_ref(&round));
     if !round.is_whole() {
         return Err(format!("not everything moved unseen:\n{text}"));
@@ -262,7 +293,12 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
         for n in 0..options.rounds.max(1) {
             println!("{crowd}: round {} …", n + 1);
             let shown = (n == 0).then_some(&mut commands);
-            rounds.push(measure(options.queue_depth, STEADY, crowd, &program, shown)?);
+            let subject = Subject {
+                queue_depth: options.queue_depth,
+                volume: options.volume.as_deref(),
+                folder: options.folder.as_deref(),
+            };
+            rounds.push(measure(subject, STEADY, crowd, &program, shown)?);
         }
     }
     let text = table(&rounds);
@@ -279,23 +315,24 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
 
 /// Measures one round in a folder in memory, which is removed afterwards.
 fn measure(
-    queue_depth: usize,
+    subject: Subject<'_>,
     pace: Pace,
     crowd: Crowd,
     program: &Path,
     commands: Option<&mut Vec<String>>,
 ) -> Result<Round, String> {
-    let folder = PathBuf::from(format!("/dev/shm/nearflash-takeover-{}", std::process::id()));
+    let parent = subject.folder.unwrap_or(Path::new("/dev/shm"));
+    let folder = parent.join(format!("nearflash-takeover-{}", std::process::id()));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let measured = measure_in(&folder, queue_depth, pace, crowd, program, commands);
+    let measured = measure_in(&folder, subject, pace, crowd, program, commands);
     std::fs::remove_dir_all(&folder).map_err(failed)?;
     measured
 }
 
 fn measure_in(
     folder: &Path,
-    queue_depth: usize,
+    subject: Subject<'_>,
     pace: Pace,
     crowd: Crowd,
     program: &Path,
@@ -304,7 +341,7 @@ fn measure_in(
     let (admin, log, notes) = (folder.join("admin"), folder.join("log"), folder.join("notes"));
     let create = |path: &Path| File::create(path).map_err(|error| error.to_string());
     let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
-    let device = format!("file:{}?size=256MiB", folder.join("device").display());
+    let device = subject.make(program, folder)?;
     let config = folder.join("server.toml");
     let text = format!(
         "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n[[listen]]\nurl = \"{}\"\n\
@@ -319,7 +356,7 @@ fn measure_in(
     load.arg("bench").args(crowd.load(&old.address));
     load.args(["--json", "--verify", "--read-percent", "50"]);
     load.args(["--warmup", &pace.warmup.to_string(), "--seconds", &pace.seconds.to_string()]);
-    load.args(["--queue-depth", &queue_depth.to_string()]);
+    load.args(["--queue-depth", &subject.queue_depth.to_string()]);
     if pace.upgrade.is_none() {
         load.env(STOP, "");
     }

@@ -66,6 +66,26 @@ impl Report {
         let line = line.ok_or_else(|| format!("no report in:\n{output}"))?;
         serde_json::from_str(line).map_err(|error| format!("{error} in {line}"))
     }
+
+    /// Returns the report of a load that has read and written.
+    ///
+    /// # Errors
+    /// Fails if a request was lost, or read wrong data.
+    pub(super) fn sound(ran: Output) -> Result<Report, String> {
+        let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        let output = said.concat();
+        let report = Report::find(&output)?;
+        if report.verify_failures > 0 {
+            return Err(format!("{} verify failures:\n{output}", report.verify_failures));
+        }
+        if report.errors > 0 {
+            return Err(format!("{} requests were lost:\n{output}", report.errors));
+        }
+        if report.read.count == 0 || report.write.count == 0 {
+            return Err(format!("nothing was done:\n{output}"));
+        }
+        Ok(report)
+    }
 }
 
 /// Starts a server of the file `volume` at `port`, and tries again while its killed predecessor
@@ -184,14 +204,14 @@ pub(super) fn in_memory(
 }
 
 /// A load that runs until its standard input is closed, and whose output is read meanwhile.
-struct Running {
+pub(super) struct Running {
     id: u32,
     input: Option<ChildStdin>,
     output: Receiver<std::io::Result<Output>>,
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Running, String> {
+    pub(super) fn start(command: &mut Command) -> Result<Running, String> {
         command.env(STOP, "").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("the load: {error}"))?;
         let (id, input) = (child.id(), child.stdin.take());
@@ -204,7 +224,7 @@ impl Running {
     }
 
     /// Ends the load, and returns its output. Kills it after a time limit.
-    fn end(self) -> Result<Output, String> {
+    pub(super) fn end(self) -> Result<Output, String> {
         drop(self.input);
         match self.output.recv_timeout(END_LIMIT) {
             Ok(ran) => ran.map_err(|error| format!("the load: {error}")),
@@ -247,18 +267,7 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     thread::sleep(AFTERWARDS);
     let ran = load.end()?;
     drop(server);
-    let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    let output = said.concat();
-    let report = Report::find(&output)?;
-    if report.verify_failures > 0 {
-        return Err(format!("{} verify failures:\n{output}", report.verify_failures));
-    }
-    if report.errors > 0 {
-        return Err(format!("{} requests were lost:\n{output}", report.errors));
-    }
-    if report.read.count == 0 || report.write.count == 0 {
-        return Err(format!("nothing was done:\n{output}"));
-    }
+    let report = Report::sound(ran)?;
     Ok(Verdict::Passed(format!(
         "2 kills, the last start after {:.1} s: {} reads, {} writes, none lost, none wrong",
         last_start.as_secs_f64(),

@@ -72,6 +72,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "api-schema", kernels: NONE, list: FULL, run: api::schema },
     Test { name: "takeover-reflex", kernels: NONE, list: SHORT, run: handover::reflex },
     Test { name: "takeover-nvme", kernels: NONE, list: SHORT, run: handover::nvme },
+    Test { name: "takeover-ftl", kernels: NONE, list: FULL, run: handover::volume },
     Test { name: "takeover-nbd", kernels: NONE, list: FULL, run: handover::nbd },
     Test { name: "nbd-copies", kernels: NONE, list: SHORT, run: nbd::tools::copies },
     Test { name: "nbd-peers", kernels: NONE, list: FULL, run: nbd::tools::peers },

@@ -21,6 +21,9 @@ const BLOCKS_MAX: u64 = 4;
 /// failure can lose something.
 const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
 
+/// The status of a request that the server did not carry out, and that may be sent again.
+const RETRY: u16 = 14;
+
 /// The longest that a server may stay silent with requests in flight: longer than a flush takes on a
 /// disk that others keep busy.
 const SILENCE_MAX: Duration = Duration::from_secs(180);
@@ -136,6 +139,35 @@ impl Load<'_> {
                 }
             }
         }
+    }
+
+    /// Runs the load until the connection ends, or until `is_over` and all requests are answered. A
+    /// request that the server did not carry out, and says so, counts as unanswered.
+    pub(super) fn across(mut self, is_over: impl Fn() -> bool) -> Result<Counts, String> {
+        let (mut pending, mut counts, mut refused) = (BTreeMap::new(), Counts::default(), 0);
+        loop {
+            let ends = is_over();
+            let filled = match ends {
+                true if pending.is_empty() => Ok(false),
+                true => Ok(true),
+                false => self.fill(&mut pending, self.flush_percent(true)).map(|()| true),
+            };
+            let received = match filled {
+                Ok(false) => break,
+                Ok(true) => self.connection.receive(SILENCE_MAX),
+                Err(error) => Err(error),
+            };
+            match received {
+                Ok(Some(reply)) if reply.status == RETRY => {
+                    refused += u64::from(pending.remove(&reply.tag).is_some());
+                }
+                Ok(Some(reply)) => self.take(&reply, &mut pending, &mut counts)?,
+                Ok(None) => return Err(format!("no answer for {SILENCE_MAX:?}")),
+                Err(_) => break,
+            }
+        }
+        counts.unanswered = refused + pending.len() as u64;
+        Ok(counts)
     }
 
     /// Runs the load for `time`, and waits until all requests are answered.
