@@ -11,6 +11,7 @@ use core::fmt;
 
 use contract::{Kind, REQUEST_BYTES_MAX, Slo, TenantId};
 
+use crate::headroom::WindowRates;
 use crate::{CostModel, DeviceModel, Percentile};
 
 /// A latency-critical tenant's SLO, priced for a device.
@@ -22,6 +23,11 @@ pub struct Claim {
     pub percentile: Percentile,
     /// Units a second that the device makes if this is the strictest promise.
     pub limit: u64,
+    /// Units a second of the device at this latency that `limit` leaves out, so that the SLO holds
+    /// in windows.
+    pub headroom: u64,
+    /// Units a second up to which best effort fills the device.
+    pub fill: u64,
     /// Units a second that the SLO needs.
     pub rate: u64,
 }
@@ -55,8 +61,11 @@ pub struct Shortage {
     pub needed: u64,
     /// Units a second that the present promises leave.
     pub available: u64,
-    /// Units a second that the device makes at the strictest latency.
+    /// Units a second that may be promised at the strictest latency.
     pub device: u64,
+    /// Units a second that the device makes beyond them, which are kept back for
+    /// windows.
+    pub headroom: u64,
     /// The strictest latency, in microseconds.
     pub latency_us: u32,
     /// The percentile of the read latency that `latency_us` bounds.
@@ -90,6 +99,10 @@ impl fmt::Display for Refusal {
                 match limited_by {
                     Some(tenant) => write!(f, "tenant {}", tenant.0),
                     None => f.write_str("this SLO itself"),
+                }?;
+                match tokens(shortage.headroom) {
+                    0 => Ok(()),
+                    kept => write!(f, ", without {kept} of headroom for windows"),
                 }
             }
         }
@@ -150,10 +163,11 @@ pub fn claim(slo: &Slo, model: &DeviceModel, cost: &CostModel) -> Result<Claim, 
         return Err(Refusal::Invalid("the device's 99th percentile was not measured"));
     };
     let (latency_us, tightest_us) = (slo.latency_us, first.latency_us);
-    let Some(limit) = model.limit(percentile, latency_us) else {
+    let Some(WindowRates { most, promised, filled }) = model.rates_for(percentile, slo) else {
         return Err(Refusal::TooTight { latency_us, tightest_us, percentile });
     };
-    Ok(Claim { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) })
+    let (limit, headroom, rate) = (promised, most - promised, needed(slo, slo.iops, cost));
+    Ok(Claim { latency_us, percentile, limit, headroom, fill: filled, rate })
 }
 
 /// Returns the units a second of `iops` requests of the SLO's size and mix, rounded up.
@@ -213,6 +227,12 @@ impl Standing {
         self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
     }
 
+    /// Returns the units a second up to which best effort fills the device beside these promises.
+    /// No correction is applied.
+    pub fn filled_rate(&self, model: &DeviceModel) -> u64 {
+        self.strictest().map_or(model.rate_max(), |(_, promise)| promise.fill)
+    }
+
     /// Returns every tenant's promise.
     pub fn iter(&self) -> impl Iterator<Item = (TenantId, Claim)> {
         self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
@@ -237,6 +257,7 @@ pub fn admit(asked: Claim, others: &Standing, permille: Permille) -> Result<u64,
         needed: asked.rate,
         available,
         device,
+        headroom: scaled(strictest.headroom, permille),
         latency_us: strictest.latency_us,
         percentile: strictest.percentile,
         limited_by,
@@ -274,7 +295,9 @@ fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
     }
     // Room for the least that can be promised, at whoever's latency.
     let limit = model.rate_max();
-    let least = Claim { latency_us: u32::MAX, percentile: Percentile::P95, limit, rate: 1 };
+    let percentile = Percentile::P95;
+    let least =
+        Claim { latency_us: u32::MAX, percentile, limit, headroom: 0, fill: limit, rate: 1 };
     leave(least, standing, model, 1_000)
 }
 
@@ -289,12 +312,9 @@ pub fn ways(
     permille: Permille,
 ) -> Ways {
     let fits = |asked: Claim| admit(asked, others, permille).is_ok();
-    let with_iops = |iops| Claim { rate: needed(slo, iops, cost), ..asked };
-    let with_latency = |latency_us| {
-        let limit = model.limit(asked.percentile, latency_us);
-        limit.is_some_and(|limit| fits(Claim { latency_us, limit, ..asked }))
-    };
-    let iops = most(slo.iops, |iops| fits(with_iops(iops)));
+    let fits_as = |slo: Slo| claim(&slo, model, cost).is_ok_and(fits);
+    let with_latency = |latency_us| fits_as(Slo { latency_us, ..*slo });
+    let iops = most(slo.iops, |iops| fits_as(Slo { iops, ..*slo }));
     let last = model.points_at(asked.percentile).last();
     let laxest = last.expect("a promise was made from these rows").latency_us;
     let latency_us = with_latency(laxest).then(|| {

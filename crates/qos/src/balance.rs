@@ -95,6 +95,13 @@ impl Balance {
         taken.max(0)
     }
 
+    /// Takes all tokens, and returns them. A debt is negative.
+    pub fn empty(&self) -> i64 {
+        let tokens = self.tokens();
+        self.add(-tokens);
+        tokens
+    }
+
     fn update(&self, mut change: impl FnMut(i64) -> Option<i64>) -> bool {
         let mut tokens = self.tokens.load(Acquire);
         loop {

@@ -6,6 +6,9 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use contract::Slo;
+
+use crate::headroom::WindowRates;
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{CostModel, CostModelError, Load};
 
@@ -95,6 +98,8 @@ pub struct DeviceModel {
     p99: Vec<RatePoint>,
     /// Units a second without any latency bound.
     rate_max: u64,
+    /// `true` if SLOs are to hold in windows, and not only on average.
+    promises_windows: bool,
 }
 
 impl DeviceModel {
@@ -109,7 +114,7 @@ impl DeviceModel {
             return Err(DeviceModelError::Empty);
         }
         sound_rows(&points, rate_max)?;
-        Ok(DeviceModel { cost, points, p99: Vec::new(), rate_max })
+        Ok(DeviceModel { cost, points, p99: Vec::new(), rate_max, promises_windows: false })
     }
 
     /// Adds the rates for the 99th percentile of the read latency. Where noise makes one of them
@@ -118,6 +123,19 @@ impl DeviceModel {
         sound_rows(&points, self.rate_max)?;
         self.p99 = points;
         Ok(self)
+    }
+
+    /// Has SLOs that are promised from the model hold in windows; by default they hold on average.
+    #[must_use]
+    pub fn with_windows(mut self, on: bool) -> DeviceModel {
+        self.promises_windows = on;
+        self
+    }
+
+    /// Returns another model of the device, from which SLOs are promised as from the present one: in
+    /// windows or on average.
+    pub(crate) fn succeeded_by(&self, model: &DeviceModel) -> DeviceModel {
+        model.clone().with_windows(self.promises_windows)
     }
 
     /// Returns device A of the paper: 420 K tokens a second at 500 µs and 570 K at 2 ms (sections
@@ -266,6 +284,16 @@ impl DeviceModel {
     pub fn limit(&self, percentile: Percentile, latency_us: u32) -> Option<u64> {
         let limit = self.rate_at(percentile, latency_us, Load::Mixed)?;
         Some(self.rate(latency_us, Load::Mixed).map_or(limit, |most| limit.min(most)))
+    }
+
+    /// Returns the units a second that may be promised and filled while this SLO is the strictest;
+    /// `None` if the model has no rate for the latency at this percentile.
+    pub(crate) fn rates_for(&self, percentile: Percentile, slo: &Slo) -> Option<WindowRates> {
+        let most = self.limit(percentile, slo.latency_us)?;
+        match self.promises_windows {
+            true => Some(WindowRates::in_windows(self, slo, percentile, most)),
+            false => Some(WindowRates { most, promised: most, filled: most }),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod holding;
 mod probe;
 mod table;
 pub(crate) mod taxes;
+pub(crate) mod windows;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -227,9 +228,7 @@ impl Registry {
         self.put(n, Entry::Vacant, self.table.weight(n), now);
         self.table.free(tenant);
         let balance = &self.shared.tenant(tenant.0).balance;
-        let tokens = balance.tokens();
-        balance.add(-tokens);
-        self.totals.expired += i128::from(tokens);
+        self.totals.expired += i128::from(balance.empty());
         true
     }
 
@@ -282,7 +281,7 @@ impl Registry {
         self.table.standing().promised()
     }
 
-    /// Returns the units a second that remain for best effort.
+    /// Returns the units a second that further promises may have.
     pub fn left(&self) -> u64 {
         self.device_rate().saturating_sub(self.promised())
     }
@@ -367,7 +366,7 @@ impl Registry {
     /// Returns tenants that would have to go for the other promises to fit into another model of
     /// the device, chosen greedily; none if all fit.
     pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
-        admission::displaced(self.table.critical(), model)
+        admission::displaced(self.table.critical(), &self.model.succeeded_by(model))
     }
 
     /// Replaces the device's model. Promises to tenants stay. If they exceed the rate of the new
@@ -377,6 +376,7 @@ impl Registry {
     /// # Errors
     /// The new model has no rate for what a tenant was promised; then the old one stays.
     pub fn set_model(&mut self, model: DeviceModel, now: Instant) -> Result<(), Refusal> {
+        let model = self.model.succeeded_by(&model);
         for (_, slo) in self.table.critical() {
             claim(&slo, &model, model.cost())?;
         }
@@ -507,7 +507,7 @@ impl Registry {
     /// publishes them if they are fewer than before. Takes the remainder of the division out of the
     /// idle pool.
     fn lower_share(&mut self, now: u64) -> u64 {
-        let share = self.left() / self.table.sharing().max(1);
+        let share = filled(self) / self.table.sharing().max(1);
         if share < self.shared.share() {
             self.shared.set_share(share);
         }
@@ -520,7 +520,7 @@ impl Registry {
     /// before, and adds the remainder of the division to the idle pool.
     fn raise_share(&mut self, share: u64, now: u64) {
         self.shared.set_share(share);
-        self.remainder = self.left() % self.table.sharing().max(1);
+        self.remainder = filled(self) % self.table.sharing().max(1);
         self.shared.idle_critical.change(self.remainder as i64, now);
         self.bound_work();
     }
@@ -585,6 +585,12 @@ impl Registry {
             pool.change(by * terms.rate as i64, now);
         }
     }
+}
+
+/// Returns the units a second that best effort gets on a registry's device.
+fn filled(registry: &Registry) -> u64 {
+    let rate = registry.table.standing().filled_rate(&registry.model);
+    scaled(rate, registry.adjustment.rate_permille).saturating_sub(registry.promised())
 }
 
 /// Decides whether an SLO (`None` for best effort) fits beside the promises to others, by the

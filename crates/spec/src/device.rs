@@ -28,6 +28,10 @@ pub struct Device {
     /// Refuses requests that would miss their latency objective at once.
     #[serde(default)]
     pub fail_fast: bool,
+    /// The extent for which promised percentiles hold: `on-average`, or `in-windows` of 1 000 reads
+    /// (95th percentile) and of 10 s (99th), for which a part of the rate is kept back.
+    #[serde(default, skip_serializing_if = "Promises::are_on_average")]
+    pub promises: Promises,
     /// Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
     /// the device is idle.
     #[serde(default)]
@@ -53,6 +57,30 @@ pub enum Automatic {
     Idle,
 }
 
+/// The extent for which the percentiles that a device promises hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Promises {
+    /// Over all reads of a tenant.
+    #[default]
+    OnAverage,
+    /// In each of its windows: of 1 000 reads in a row for the 95th percentile, and of 10 s for the
+    /// 99th.
+    InWindows,
+}
+
+impl Promises {
+    /// Returns the extent of promises that hold in windows (`true`), or on average.
+    pub fn held(in_windows: bool) -> Promises {
+        if in_windows { Promises::InWindows } else { Promises::OnAverage }
+    }
+
+    /// Returns `true` if promises hold over all reads.
+    pub fn are_on_average(&self) -> bool {
+        *self == Promises::OnAverage
+    }
+}
+
 /// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the
 /// paper"). All of them need a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +91,8 @@ pub struct Switches {
     pub bound_depth: bool,
     /// `true` to refuse at once requests that would miss their latency bound.
     pub fail_fast: bool,
+    /// The extent for which promised percentiles hold.
+    pub promises: Promises,
 }
 
 impl Switches {
@@ -72,6 +102,7 @@ impl Switches {
             ("correct_online", self.correct_online),
             ("bound_depth", self.bound_depth),
             ("fail_fast", self.fail_fast),
+            ("promises", !self.promises.are_on_average()),
         ];
         each.into_iter().find_map(|(name, on)| on.then_some(name))
     }
@@ -90,6 +121,7 @@ impl Device {
             correct_online: false,
             bound_depth: false,
             fail_fast: false,
+            promises: Promises::OnAverage,
             recalibrate: Automatic::Off,
             recalibrate_idle_seconds: None,
             recalibrate_scratch: None,
@@ -116,8 +148,8 @@ impl Device {
 
     /// Returns the optional features of the device's scheduler.
     pub fn switches(&self) -> Switches {
-        let Device { correct_online, bound_depth, fail_fast, .. } = *self;
-        Switches { correct_online, bound_depth, fail_fast }
+        let Device { correct_online, bound_depth, fail_fast, promises, .. } = *self;
+        Switches { correct_online, bound_depth, fail_fast, promises }
     }
 
     /// Returns `true` if two devices have equal names, specs and models. Other settings may differ.

@@ -24,7 +24,7 @@ mod tenant;
 mod text;
 
 pub use access::{AccessRule, Clients};
-pub use device::{Automatic, Device, Switches};
+pub use device::{Automatic, Device, Promises, Switches};
 pub use diff::{Changed, diff, over};
 pub use host::{Host, Secret};
 pub use limits::Limits;

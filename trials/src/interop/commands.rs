@@ -89,7 +89,7 @@ const WALK: &[(&str, Expected)] = &[
     ("listener ana 2 inaccessible", Done("")),
     ("listener rm 3", Done("")),
     ("device add spare mem:16MiB", Done("spare")),
-    ("device set drive --fail-fast true", Done("")),
+    ("device set drive --fail-fast true --promise-windows true", Done("")),
     ("device show spare", Done("spare")),
     ("device list", Done("drive")),
     ("device model drive", Done("")),

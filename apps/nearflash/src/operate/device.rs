@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Subcommand;
 use control::admin::{
     AddDevice, Client, ClientError, Code, Correction, DeviceSettings, DeviceStatus, Devices, Drift,
-    DriftState, Found, Model, OpenedDevice, Phase, Recalibration, SetRecalibration,
+    DriftState, Found, Model, OpenedDevice, Phase, Promises, Recalibration, SetRecalibration,
     StartRecalibration, When,
 };
 
@@ -77,6 +77,9 @@ pub(crate) struct Add {
     /// Refuse at once requests that would miss their latency
     #[arg(long, requires = "model")]
     fail_fast: bool,
+    /// Promise latencies in windows of 1,000 reads or 10 s
+    #[arg(long, requires = "model")]
+    promise_windows: bool,
 }
 
 /// The arguments of `nearflash device recalibrate`.
@@ -121,6 +124,7 @@ impl DeviceCommand {
                     correct_online: what.correct_online,
                     bound_depth: what.bound_depth,
                     fail_fast: what.fail_fast,
+                    promises: Promises::held(what.promise_windows),
                     ..AddDevice::new(what.name.clone(), what.spec.clone())
                 })?;
                 common.print(&device, added);

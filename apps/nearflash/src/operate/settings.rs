@@ -1,7 +1,6 @@
 //! `nearflash device set`.
 
-use clap::ValueEnum;
-use control::admin::{Automatic, Client, DevicePatch};
+use control::admin::{Automatic, Client, DevicePatch, Promises};
 
 use super::{Common, Failure};
 
@@ -22,9 +21,12 @@ pub(crate) struct Set {
     /// Refuse at once requests that would miss their latency, or queue them
     #[arg(long, value_name = "BOOL")]
     fail_fast: Option<bool>,
+    /// Promise latencies in windows of 1,000 reads or 10 s, or on average
+    #[arg(long, value_name = "BOOL")]
+    promise_windows: Option<bool>,
     /// When the server measures a drifted device by itself
-    #[arg(long, value_enum, value_name = "WHEN")]
-    recalibrate: Option<When>,
+    #[arg(long, value_parser = ["off", "idle"], value_name = "WHEN")]
+    recalibrate: Option<String>,
     /// Seconds for which the device must have been idle before that
     #[arg(long, value_name = "SECONDS")]
     recalibrate_idle_seconds: Option<u32>,
@@ -33,37 +35,27 @@ pub(crate) struct Set {
     recalibrate_scratch: Option<String>,
 }
 
-/// When a device is measured by itself.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum When {
-    /// Never
-    Off,
-    /// When the device is idle
-    Idle,
-}
-
 impl Set {
     pub(super) fn run(&self, common: &Common, client: &mut Client) -> Result<(), Failure> {
-        let none_is_empty = |name: &String| match name.as_str() {
-            "none" => String::new(),
-            name => name.to_owned(),
-        };
+        let scratch = self.recalibrate_scratch.clone();
         let to = DevicePatch {
             model: self.model.clone(),
             correct_online: self.correct_online,
             bound_depth: self.bound_depth,
             fail_fast: self.fail_fast,
-            recalibrate: self.recalibrate.map(|when| match when {
-                When::Off => Automatic::Off,
-                When::Idle => Automatic::Idle,
+            promises: self.promise_windows.map(Promises::held),
+            recalibrate: self.recalibrate.as_deref().map(|when| match when {
+                "idle" => Automatic::Idle,
+                _ => Automatic::Off,
             }),
             recalibrate_idle_seconds: self.recalibrate_idle_seconds,
-            recalibrate_scratch: self.recalibrate_scratch.as_ref().map(none_is_empty),
+            recalibrate_scratch: scratch
+                .map(|name| if name == "none" { String::new() } else { name }),
             ..DevicePatch::default()
         };
         if to == DevicePatch::default() {
             let text = "nothing to change: name --model, --correct-online, --bound-depth, --fail-fast, \
-                        --recalibrate, --recalibrate-idle-seconds or --recalibrate-scratch";
+                        --promise-windows, --recalibrate, --recalibrate-idle-seconds or --recalibrate-scratch";
             return Err(text.to_owned().into());
         }
         let set = client.send_to(&self.name, &to)?;

@@ -77,7 +77,7 @@ pub use resource::{Document, Request};
 pub use routes::router;
 pub use scrape::scrape_router;
 pub use server::{AdminListener, Running, start, start_audited};
-pub use settings::{Automatic, DevicePatch, DeviceSettings};
+pub use settings::{Automatic, DevicePatch, DeviceSettings, Promises};
 pub use state::{ImportState, Imported, ServerState};
 pub use terms::{parse_iops, parse_latency, parse_percentile};
 pub use tls::{Credentials, Pass};

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use spec::Automatic;
+pub use spec::{Automatic, Promises};
 
 /// The settings of a device, from the configuration or changed since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +19,9 @@ pub struct DeviceSettings {
     pub bound_depth: bool,
     /// `true` if requests that would miss their latency bound are refused at once.
     pub fail_fast: bool,
+    /// Extent for which promised percentiles hold.
+    #[serde(default)]
+    pub promises: Promises,
     /// Start condition of automatic recalibration.
     pub recalibrate: Automatic,
     /// Period of low load before an automatic recalibration, in seconds.
@@ -46,6 +49,10 @@ pub struct DevicePatch {
     /// `true` to refuse at once requests that would miss their latency bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<bool>,
+    /// Extent for which promised percentiles hold. Present SLOs stay; if they leave no headroom,
+    /// each gets a proportional part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promises: Option<Promises>,
     /// Start condition of automatic recalibration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalibrate: Option<Automatic>,
@@ -79,6 +86,11 @@ impl DeviceSettings {
         if !on.is_empty() {
             lines.push(format!("  does          {}", on.join(", ")));
         }
+        if self.promises == Promises::InWindows {
+            let line =
+                "  promises      in windows of 1,000 reads (95th percentile) and of 10 s (99th)";
+            lines.push(line.to_owned());
+        }
         if self.recalibrate == Automatic::Idle {
             let mut line = format!(
                 "  recalibrates  by itself, after {} s with little to do",
@@ -106,6 +118,7 @@ mod tests {
             correct_online: true,
             bound_depth: false,
             fail_fast: true,
+            promises: Promises::InWindows,
             recalibrate: Automatic::Idle,
             recalibrate_idle_seconds: 60,
             recalibrate_scratch: Some("x".to_owned()),
@@ -116,11 +129,12 @@ mod tests {
                 "  spec          null:1GiB",
                 "  model of      a",
                 "  does          correct_online, fail_fast",
+                "  promises      in windows of 1,000 reads (95th percentile) and of 10 s (99th)",
                 "  recalibrates  by itself, after 60 s with little to do, overwriting namespace x",
             ]
         );
         (set.model, set.correct_online, set.fail_fast) = (None, false, false);
-        set.recalibrate = Automatic::Off;
+        (set.recalibrate, set.promises) = (Automatic::Off, Promises::OnAverage);
         assert_eq!(set.lines(), ["  spec          null:1GiB"]);
     }
 }

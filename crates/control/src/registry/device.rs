@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Chores, Instant, Promise, Share, Slo, TenantId, Tokens};
-use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry};
-use spec::Switches;
+use qos::{DeviceModel, Drift, Percentile, Portion, RatePoint, Registry, Windows};
+use spec::{Promises, Switches};
 
 use crate::info::{ChoreInfo, DeviceInfo, Refusal};
 use crate::totals::TOKEN;
@@ -72,7 +72,7 @@ pub(super) struct DeviceEntry {
 
 impl DeviceEntry {
     pub(super) fn new(setup: DeviceSetup, tenants_max: usize) -> DeviceEntry {
-        let Switches { correct_online, bound_depth, fail_fast } = setup.switches;
+        let Switches { correct_online, bound_depth, fail_fast, promises } = setup.switches;
         let has_model = setup.model.is_some();
         let configured = setup.model.clone();
         let model = setup.model.unwrap_or_else(DeviceModel::unlimited);
@@ -81,6 +81,7 @@ impl DeviceEntry {
         registry.correct_online(correct_online, Instant::ZERO);
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
+        Windows::of(&mut registry).promise(promises == Promises::InWindows, Instant::ZERO);
         let told = DriftTold::default();
         DeviceEntry {
             name: setup.name,
@@ -244,6 +245,9 @@ impl DeviceEntry {
             self.registry.bound_depth(after.bound_depth, now);
         }
         self.registry.fail_fast(after.fail_fast);
+        if after.promises != before.promises {
+            Windows::of(&mut self.registry).promise(after.promises == Promises::InWindows, now);
+        }
         Ok(())
     }
 

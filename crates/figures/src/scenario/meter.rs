@@ -2,22 +2,29 @@
 //! by one.
 
 use hdrhistogram::Histogram;
+use qos::Percentile;
 
 /// Returns an empty histogram of nanoseconds up to 100 s, with a resolution of a thousandth.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("sound bounds")
 }
 
-/// The number of reads in a window.
-pub const WINDOW_READS: usize = 1_000;
+/// The extent of a window of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// So many consecutive reads.
+    Reads(usize),
+    /// The reads that are answered within so many nanoseconds.
+    Nanos(u64),
+}
 
-/// A window of 1 000 consecutive reads of a tenant.
+/// A window of consecutive reads of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     /// The virtual time of the last answer in the window, in nanoseconds.
     pub ended: u64,
-    /// The 95th percentile of the latencies of the window's reads, in nanoseconds.
-    pub p95: u64,
+    /// The judged percentile of the latencies of the window's reads, in nanoseconds.
+    pub tail: u64,
     /// `true` if the tenant was never further ahead of its rate than its burst, from the arrival of
     /// the window's first read on.
     pub kept: bool,
@@ -35,17 +42,69 @@ pub struct Meter {
     /// The number of replies with the status `Retry`, after which a request is sent again or
     /// dropped.
     pub retried: u64,
-    /// The judged windows; `None` if windows are not judged. The fields below belong to them.
-    windows: Option<Vec<Window>>,
-    window: Vec<u64>,
-    window_kept: bool,
+    /// The judged windows, by extent; none if windows are not judged.
+    frames: Vec<Frame>,
     rate: Option<Rate>,
+}
+
+/// The judged windows of one extent.
+#[derive(Clone, Debug)]
+struct Frame {
+    span: Span,
+    /// The judged percentile of latencies.
+    percentile: Percentile,
+    windows: Vec<Window>,
+    /// The latencies of the present window's reads, in nanoseconds.
+    reads: Vec<u64>,
+    /// The virtual time in nanoseconds at which the present window began.
+    began: u64,
+    kept: bool,
+}
+
+impl Frame {
+    fn new(span: Span, percentile: Percentile, now: u64) -> Frame {
+        let (windows, reads) = (Vec::new(), Vec::new());
+        Frame { span, percentile, windows, reads, began: now, kept: true }
+    }
+
+    /// Adds a read that ended at `ended`. `is_kept` is `true` if the tenant was within its rate.
+    fn add(&mut self, latency: u64, ended: u64, is_kept: bool) {
+        match self.span {
+            Span::Reads(reads) => {
+                self.kept &= is_kept;
+                self.reads.push(latency);
+                if self.reads.len() == reads {
+                    self.close(ended);
+                }
+            }
+            Span::Nanos(nanos) => {
+                while ended >= self.began + nanos {
+                    self.close(self.began + nanos);
+                }
+                self.kept &= is_kept;
+                self.reads.push(latency);
+            }
+        }
+    }
+
+    /// Judges the present window, and begins the next one at `at`. A window without reads does not
+    /// count.
+    fn close(&mut self, at: u64) {
+        if !self.reads.is_empty() {
+            let tenths = usize::from(self.percentile.tenths());
+            let rank = (self.reads.len() * tenths).div_ceil(1_000) - 1;
+            let tail = *self.reads.select_nth_unstable(rank).1;
+            self.windows.push(Window { ended: at, tail, kept: self.kept });
+        }
+        self.reads.clear();
+        (self.began, self.kept) = (at, true);
+    }
 }
 
 /// The rate that a tenant keeps to, as a bucket: each request adds its units, and the rate drains
 /// them.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
+pub struct Rate {
     /// The rate, in units a second.
     units: u64,
     /// The units by which the tenant may be ahead of its rate and still count as keeping to the
@@ -59,6 +118,14 @@ struct Rate {
     broken: Option<u64>,
 }
 
+impl Rate {
+    /// Creates the rate of `units` units a second from the time `now` on, ahead of which a tenant
+    /// may be by at most `burst` units.
+    pub fn new(units: u64, burst: u64, now: u64) -> Rate {
+        Rate { units, burst, level: 0, at: now, broken: None }
+    }
+}
+
 impl Default for Meter {
     fn default() -> Self {
         Meter {
@@ -66,9 +133,7 @@ impl Default for Meter {
             writes: histogram(),
             arrived: 0,
             retried: 0,
-            windows: None,
-            window: Vec::new(),
-            window_kept: true,
+            frames: Vec::new(),
             rate: None,
         }
     }
@@ -82,19 +147,18 @@ impl Meter {
         (self.arrived, self.retried) = (0, 0);
     }
 
-    /// Starts to judge windows of reads at the time `now`. A window counts as kept while the tenant
-    /// spends at most `units` units a second, ahead of that by at most `burst` units.
-    pub fn judge(&mut self, units: u64, burst: u64, now: u64) {
-        self.windows.get_or_insert_default();
-        self.window.clear();
-        self.window_kept = true;
-        self.rate = Some(Rate { units, burst, level: 0, at: now, broken: None });
+    /// Starts to judge windows of reads of each extent at the time `now`, by a percentile of their
+    /// latencies. A window counts as kept while the tenant keeps to `rate`.
+    pub fn judge(&mut self, spans: &[Span], percentile: Percentile, rate: Rate) {
+        let frame = |span: &Span| Frame::new(*span, percentile, rate.at);
+        self.frames = spans.iter().map(frame).collect();
+        self.rate = Some(rate);
     }
 
-    /// Returns the complete windows of reads so far, also those in which the tenant broke its rate;
-    /// none if windows are not judged.
-    pub fn windows(&self) -> &[Window] {
-        self.windows.as_deref().unwrap_or_default()
+    /// Returns the complete windows of the `n`th judged extent so far, also those in which the
+    /// tenant broke its rate.
+    pub fn windows(&self, n: usize) -> &[Window] {
+        &self.frames[n].windows
     }
 
     pub(crate) fn arrive(&mut self, now: u64, units: u64) {
@@ -116,19 +180,11 @@ impl Meter {
             return;
         }
         self.reads.saturating_record(latency);
-        let Some(windows) = &mut self.windows else { return };
         // A queue of the tenant's own making delays it for as long as it is ahead. So the window in
         // which it exceeded its rate, and the next one, do not count.
         let broken = self.rate.and_then(|rate| rate.broken);
-        self.window_kept &= broken.is_none_or(|broken| broken < arrived);
-        self.window.push(latency);
-        if self.window.len() == WINDOW_READS {
-            let rank = (WINDOW_READS * 95).div_ceil(100) - 1;
-            let p95 = *self.window.select_nth_unstable(rank).1;
-            windows.push(Window { ended, p95, kept: self.window_kept });
-            self.window.clear();
-            self.window_kept = true;
-        }
+        let is_kept = broken.is_none_or(|broken| broken < arrived);
+        self.frames.iter_mut().for_each(|frame| frame.add(latency, ended, is_kept));
     }
 
     /// Returns the number of reads and writes that were answered.

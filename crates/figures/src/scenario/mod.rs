@@ -20,7 +20,7 @@ mod station;
 mod wire;
 
 pub use disk::Translation;
-pub use meter::{Meter, WINDOW_READS, Window};
+pub use meter::{Meter, Rate, Span, Window};
 pub use source::{Load, Loop};
 pub use stage::{Setup, SourceId, Stage};
 pub use stalls::Stalling;
