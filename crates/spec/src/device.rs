@@ -28,8 +28,8 @@ pub struct Device {
     /// Refuses requests that would miss their latency objective at once.
     #[serde(default)]
     pub fail_fast: bool,
-    /// The extent for which promised percentiles hold: `on-average`, or `in-windows` of 1 000 reads
-    /// (95th percentile) and of 10 s (99th), for which a part of the rate is kept back.
+    /// The extent for which promised percentiles hold: `in-windows` of 1 000 reads (95th percentile)
+    /// and of 10 s (99th), for which a part of the rate is kept back. By default `on-average`.
     #[serde(default, skip_serializing_if = "Promises::are_on_average")]
     pub promises: Promises,
     /// Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
