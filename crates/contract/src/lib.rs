@@ -18,7 +18,6 @@ mod chores;
 mod command;
 mod counter;
 mod device;
-mod door;
 mod ether;
 mod failures;
 mod fence;
@@ -47,6 +46,7 @@ mod time;
 mod tls_use;
 mod traces;
 mod transport;
+mod try_lock;
 mod work_meter;
 mod worker_meter;
 
@@ -56,7 +56,6 @@ pub use command::{
     BLOCK_BYTES, COMMIT_PAGE_BYTES, Command, Kind, LARGE_REQUEST_BYTES, REQUEST_BYTES_MAX, Range,
 };
 pub use device::{Completion, Device, Geometry, Submission};
-pub use door::Door;
 pub use ether::{EtherAddress, EtherCard, EtherError, EtherVia, Mac};
 pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
@@ -93,6 +92,7 @@ pub use transport::{
     CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, FrameHead, HEAD_BYTES_MAX, ListenerId,
     Migrate, NetEvent, Peer, Streams, Ticket, Transport, Turn,
 };
+pub use try_lock::TryLock;
 pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{
     DEVICES_MAX, DeviceError, DeviceMeter, DeviceReading, Gauges, Part, Protocol, Tokens,

@@ -2,7 +2,7 @@
 //! listener, close a listener, open or close a device.
 //!
 //! Each worker has a queue of orders, which its thread reads between two turns. A counter shows
-//! whether there are any, so no thread waits for another (docs/adr/0023-one-door.md).
+//! whether there are any, so no thread waits for another (docs/adr/0023-one-try-lock.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

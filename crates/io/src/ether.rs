@@ -282,7 +282,7 @@ fn claim(card: &Card, port: u16) -> std::io::Result<OwnedFd> {
 
 /// A port for packets at a network card.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct EtherPort {
     pub(crate) card: Card,
     pub(crate) port: u16,
     /// The socket that keeps the port from others; `None` until the process that has taken the port
@@ -292,13 +292,13 @@ pub(crate) struct Door {
     pub(crate) patience: Patience,
 }
 
-impl Door {
+impl EtherPort {
     /// Takes the port `port` of a server at a card of its machine.
     ///
     /// # Errors
     /// Fails if another server has the port, or if the interface is missing, down or has another
     /// address.
-    pub(crate) fn listen(at: &EtherCard, port: u16) -> Result<Door, Error> {
+    pub(crate) fn listen(at: &EtherCard, port: u16) -> Result<EtherPort, Error> {
         let card = Card::find_up(at.interface())?;
         if let Some(mac) = at.mac.filter(|mac| *mac != card.mac) {
             return Err(Error::new(format!(
@@ -315,7 +315,7 @@ impl Door {
             };
             Error::system(format!("cannot receive packets at {at}, port {port}{hint}"), e)
         })?;
-        Ok(Door { card, port, claim: Some(Arc::new(claim)), patience })
+        Ok(EtherPort { card, port, claim: Some(Arc::new(claim)), patience })
     }
 
     /// Returns the port `port` at a card, of which another process holds a server's socket. That
@@ -323,16 +323,16 @@ impl Door {
     ///
     /// # Errors
     /// Fails if the interface is missing.
-    pub(crate) fn adopt(at: &EtherCard, port: u16) -> Result<Door, Error> {
+    pub(crate) fn adopt(at: &EtherCard, port: u16) -> Result<EtherPort, Error> {
         let (card, patience) = (Card::find(at.interface())?, Patience::Waits);
-        Ok(Door { card, port, claim: None, patience })
+        Ok(EtherPort { card, port, claim: None, patience })
     }
 
     /// Takes a free port for a client at a card of its machine.
     ///
     /// # Errors
     /// Fails if the interface cannot be used, or if all ports that were tried are taken.
-    pub(crate) fn call(interface: &str) -> Result<Door, Error> {
+    pub(crate) fn call(interface: &str) -> Result<EtherPort, Error> {
         let card = Card::find_up(interface)?;
         let chance = crate::random::secret();
         let ports = chance.chunks_exact(2).map(|two| u16::from_ne_bytes([two[0], two[1]]));
@@ -343,7 +343,7 @@ impl Door {
         let Some((port, claim)) = free else {
             return Err(Error::new(format!("cannot find a free port at {interface}")));
         };
-        Ok(Door { card, port, claim: Some(Arc::new(claim)), patience: Patience::Fails })
+        Ok(EtherPort { card, port, claim: Some(Arc::new(claim)), patience: Patience::Fails })
     }
 
     /// Opens a packet socket that receives the frames for the port.
@@ -579,7 +579,7 @@ mod tests {
 
     #[test]
     fn what_is_no_card_is_named() {
-        let listen = |text: &str| Door::listen(&text.parse().unwrap(), EtherAddress::PORT);
+        let listen = |text: &str| EtherPort::listen(&text.parse().unwrap(), EtherAddress::PORT);
         let error = listen("nosuchcard").unwrap_err().to_string();
         assert!(error.contains("nosuchcard") && error.contains("No such device"), "{error}");
         let error = listen("lo").unwrap_err().to_string();

@@ -10,7 +10,7 @@ use contract::{EtherAddress, EtherCard};
 use packets::PacketKey;
 use rustix::net::sockopt;
 
-use crate::ether::{self, Door};
+use crate::ether::{self, EtherPort};
 use crate::lane::open::open_card;
 use crate::lane::xdp::card::CardSocket;
 use crate::taken::Ports;
@@ -68,7 +68,7 @@ pub struct Listener {
     /// The listener's further lanes, each with its own sockets.
     pub(crate) also: Vec<Listener>,
     /// The port at an Ethernet card; `None` for other listeners.
-    pub(crate) door: Option<Box<Door>>,
+    pub(crate) ether_port: Option<Box<EtherPort>>,
     /// The AF_XDP socket of the card, if frames go that way.
     pub(crate) card: Option<Box<CardSocket>>,
     endpoint: Endpoint,
@@ -188,7 +188,9 @@ impl Listener {
         }
         let bind = |card: &EtherCard| Listener::bind_card(at.only(card.clone()), workers);
         let mut lanes: Vec<Listener> = at.cards().iter().map(bind).collect::<Result<_, _>>()?;
-        let macs = lanes.iter().filter_map(|lane| lane.door.as_ref().map(|door| door.card.mac));
+        let macs = lanes
+            .iter()
+            .filter_map(|lane| lane.ether_port.as_ref().map(|ether_port| ether_port.card.mac));
         let endpoint = Endpoint::Ethernet(at.at_cards(macs));
         let first = lanes.remove(0);
         Ok(Listener { also: lanes, endpoint, ..first })
@@ -196,26 +198,26 @@ impl Listener {
 
     /// Receives packets in frames of Ethernet at the first card of `at`.
     fn bind_card(at: EtherAddress, workers: usize) -> Result<Listener, Error> {
-        let door = Door::listen(at.first(), at.port)?;
-        door.packet_bytes()?;
+        let ether_port = EtherPort::listen(at.first(), at.port)?;
+        ether_port.packet_bytes()?;
         // Beside AF_XDP, too: a successor goes on with it.
-        let socket = Arc::new(door.open()?);
+        let socket = Arc::new(ether_port.open()?);
         let way = (at.first().interface(), at.via);
-        let card = open_card(&door, way, workers)?.map(Box::new);
+        let card = open_card(&ether_port, way, workers)?.map(Box::new);
         if card.is_some() {
             // Nobody reads there until then.
             let fail = |e| Error::system("cannot keep frames from a packet socket", e);
             ether::hear(&socket, None).map_err(fail)?;
         }
-        let endpoint = Endpoint::Ethernet(at.at_cards([door.card.mac]));
+        let endpoint = Endpoint::Ethernet(at.at_cards([ether_port.card.mac]));
         let listener = Listener::over(socket, endpoint);
-        Ok(Listener { door: Some(Box::new(door)), card, ..listener })
+        Ok(Listener { ether_port: Some(Box::new(ether_port)), card, ..listener })
     }
 
     /// Returns a listener over one socket, without TLS, key, file and card.
     fn over(socket: Arc<OwnedFd>, endpoint: Endpoint) -> Listener {
-        let (file, others, also, door, card) = (None, Vec::new(), Vec::new(), None, None);
-        Listener { file, socket, others, also, door, card, endpoint, tls: None, key: None }
+        let (file, others, also, ether_port, card) = (None, Vec::new(), Vec::new(), None, None);
+        Listener { file, socket, others, also, ether_port, card, endpoint, tls: None, key: None }
     }
 
     /// Opens further sockets until a listener that receives packets has one for each of `workers`
@@ -225,9 +227,9 @@ impl Listener {
     /// Fails if there are too few descriptors.
     pub fn widen(&mut self, workers: usize) -> Result<(), Error> {
         while self.endpoint.is_of_packets() && 1 + self.others.len() < workers {
-            let socket = match (&self.endpoint, &self.door) {
+            let socket = match (&self.endpoint, &self.ether_port) {
                 (Endpoint::Packets(lanes), _) => crate::datagram::join(lanes.first())?,
-                (_, Some(door)) => door.open()?,
+                (_, Some(ether_port)) => ether_port.open()?,
                 (_, None) => break,
             };
             self.others.push(Arc::new(socket));
@@ -246,7 +248,7 @@ impl Listener {
             return Ok(vec![self]);
         }
         self.widen(workers)?;
-        match self.door {
+        match self.ether_port {
             None => crate::datagram::steer(&self.socket, workers)?,
             Some(_) => {
                 let sockets: Vec<_> = [&self.socket].into_iter().chain(&self.others).collect();
@@ -255,10 +257,11 @@ impl Listener {
         }
         // Sockets of more workers stay open, as those behind them would change their places.
         let surplus = self.others.split_off(workers - 1);
-        let (endpoint, key, door) = (self.endpoint.clone(), self.key.clone(), self.door.clone());
+        let (endpoint, key, ether_port) =
+            (self.endpoint.clone(), self.key.clone(), self.ether_port.clone());
         let of = |socket| {
             let listener = Listener::over(socket, endpoint.clone());
-            Listener { key: key.clone(), door: door.clone(), ..listener }
+            Listener { key: key.clone(), ether_port: ether_port.clone(), ..listener }
         };
         let others: Vec<_> = std::mem::replace(&mut self.others, surplus);
         let also = std::mem::take(&mut self.also);
@@ -291,8 +294,8 @@ impl Listener {
         }
         if let Endpoint::Ethernet(at) = &endpoint {
             ether::adopt(&socket, at)?;
-            let door = Some(Box::new(Door::adopt(at.first(), at.port)?));
-            return Ok(Listener { door, ..Listener::over(Arc::new(socket), endpoint) });
+            let ether_port = Some(Box::new(EtherPort::adopt(at.first(), at.port)?));
+            return Ok(Listener { ether_port, ..Listener::over(Arc::new(socket), endpoint) });
         }
         let listens = rustix::net::sockopt::socket_acceptconn(&socket);
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
@@ -326,10 +329,10 @@ impl Listener {
                     self.endpoint
                 )));
             }
-            match (&self.endpoint, &mut self.door) {
+            match (&self.endpoint, &mut self.ether_port) {
                 (Endpoint::Packets(lanes), _) => crate::datagram::check(&socket, lanes.first())?,
-                (Endpoint::Ethernet(_), Some(door)) if ether::is_claim(&socket) => {
-                    door.claim = Some(Arc::new(socket));
+                (Endpoint::Ethernet(_), Some(ether_port)) if ether::is_claim(&socket) => {
+                    ether_port.claim = Some(Arc::new(socket));
                     continue;
                 }
                 (Endpoint::Ethernet(at), _) => ether::adopt(&socket, at)?,
@@ -364,7 +367,7 @@ impl Listener {
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
         let sockets = [self].into_iter().chain(&self.also).flat_map(|lane| {
-            let claim = lane.door.as_ref().and_then(|door| door.claim.as_ref());
+            let claim = lane.ether_port.as_ref().and_then(|ether_port| ether_port.claim.as_ref());
             [&lane.socket].into_iter().chain(&lane.others).chain(claim)
         });
         let sockets = sockets.map(Arc::downgrade).collect();

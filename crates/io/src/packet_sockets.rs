@@ -19,7 +19,7 @@ use packets::{
 
 use crate::arena::Fresh;
 use crate::clock::TurnClock;
-use crate::ether::{Door, PORTS_BYTES};
+use crate::ether::{EtherPort, PORTS_BYTES};
 use crate::lane::open::open_card;
 use crate::lane::{
     AnyLane, CHUNK_BYTES, CardSocket, HEAD_BYTES, LaneSizes, RECEIVED_MAX, SocketKind, SocketLane,
@@ -87,7 +87,7 @@ pub struct PacketSockets {
     /// The buffer sizes and the traffic shape of further lanes, at a client; `None` until it dials.
     further: Option<(LaneSizes, Option<Shape>)>,
     /// The ports of this client at Ethernet cards.
-    doors: Vec<Door>,
+    ether_ports: Vec<EtherPort>,
     /// The server to which packet connections are dialled.
     server: Option<Endpoint>,
     /// The key that encrypts packets to the server.
@@ -218,9 +218,9 @@ impl PacketSockets {
             Over::Socket(socket, kind) => {
                 AnyLane::Socket(SocketLane::new(&self.ring, number, (socket, kind), sizes)?)
             }
-            Over::Card(card, door) => {
+            Over::Card(card, ether_port) => {
                 let (of, most) = ((&self.ring, number), (sizes.packet_bytes, sizes.spares));
-                AnyLane::Xdp(XdpLane::new(of, *card, door, most)?)
+                AnyLane::Xdp(XdpLane::new(of, *card, ether_port, most)?)
             }
         })
     }
@@ -277,7 +277,7 @@ impl PacketSockets {
     /// Opens the cards for a server on Ethernet segments, and returns the carriers and the routes
     /// to the server. A card that cannot be opened costs speed, not correctness, if another can.
     fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Way>), Error> {
-        let (mut doors, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ether_ports, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
         let mut opened: Vec<&str> = Vec::new();
         let mut failure = Error::new(format!("{at} names no server; expected INTERFACE/MAC"));
         // Cards that only search are of no use without one that leads to the server.
@@ -291,9 +291,9 @@ impl PacketSockets {
             let lane = match lane {
                 Some(_) => lane,
                 None => match call_card(card, at.via) {
-                    Ok((door, road)) => {
+                    Ok((ether_port, road)) => {
                         opened.push(card.interface());
-                        doors.push(door);
+                        ether_ports.push(ether_port);
                         roads.push(road);
                         Some(roads.len() - 1)
                     }
@@ -310,7 +310,7 @@ impl PacketSockets {
         if !ways.iter().any(|way| way.to.is_some()) {
             return Err(failure);
         }
-        self.doors = doors;
+        self.ether_ports = ether_ports;
         Ok((roads, ways))
     }
 
@@ -347,21 +347,21 @@ impl PacketSockets {
 }
 
 /// Opens a local card for a client; `via` selects the kernel's interface (AF_XDP or packet socket).
-fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(Door, Road), Error> {
-    let door = Door::call(card.interface())?;
+fn call_card(card: &EtherCard, via: Option<EtherVia>) -> Result<(EtherPort, Road), Error> {
+    let ether_port = EtherPort::call(card.interface())?;
     // Memory of a card that is opened stays, so nothing may fail afterwards that can fail before.
-    door.packet_bytes()?;
-    let road = match open_card(&door, (card.interface(), via), 1)? {
-        Some(socket) => Road::over_card(Box::new(socket), &door)?,
-        None => Road::over_ether(Arc::new(door.open()?), &door)?,
+    ether_port.packet_bytes()?;
+    let road = match open_card(&ether_port, (card.interface(), via), 1)? {
+        Some(socket) => Road::over_card(Box::new(socket), &ether_port)?,
+        None => Road::over_ether(Arc::new(ether_port.open()?), &ether_port)?,
     };
-    Ok((door, road))
+    Ok((ether_port, road))
 }
 
 /// The socket or card under a lane.
 enum Over {
     Socket(Arc<OwnedFd>, SocketKind),
-    Card(Box<CardSocket>, Door),
+    Card(Box<CardSocket>, EtherPort),
 }
 
 /// The carrier of a future lane: a socket or card, and the limits that determine the lane's sizes.
@@ -378,17 +378,17 @@ impl Road {
     /// for it.
     fn at_lane(lane: &mut Listener) -> Result<(Road, Station), Error> {
         let (card, socket) = (lane.card.take(), lane.socket.clone());
-        match (lane.endpoint(), lane.door.as_deref()) {
+        match (lane.endpoint(), lane.ether_port.as_deref()) {
             (Endpoint::Packets(lanes), _) => {
                 let address = lanes.first();
                 Ok((Road::over_udp(socket, address, false), Station::Internet(address)))
             }
-            (_, Some(door)) => {
+            (_, Some(ether_port)) => {
                 let road = match card {
-                    Some(card) => Road::over_card(card, door)?,
-                    None => Road::over_ether(socket, door)?,
+                    Some(card) => Road::over_card(card, ether_port)?,
+                    None => Road::over_ether(socket, ether_port)?,
                 };
-                Ok((road, Station::Ethernet { mac: door.card.mac, port: door.port }))
+                Ok((road, Station::Ethernet { mac: ether_port.card.mac, port: ether_port.port }))
             }
             (other, None) => Err(Error::new(format!("{other} is for streams"))),
         }
@@ -413,16 +413,16 @@ impl Road {
     }
 
     /// Returns the carrier over a packet socket at an Ethernet card.
-    fn over_ether(socket: Arc<OwnedFd>, door: &Door) -> Result<Road, Error> {
-        let (packet_bytes, kept) = (door.packet_bytes()?, kept_by(&socket));
-        Ok(Road { over: Over::Socket(socket, SocketKind::at(door)), packet_bytes, kept })
+    fn over_ether(socket: Arc<OwnedFd>, ether_port: &EtherPort) -> Result<Road, Error> {
+        let (packet_bytes, kept) = (ether_port.packet_bytes()?, kept_by(&socket));
+        Ok(Road { over: Over::Socket(socket, SocketKind::at(ether_port)), packet_bytes, kept })
     }
 
     /// Returns the carrier over an AF_XDP socket at an Ethernet card.
-    fn over_card(card: Box<CardSocket>, door: &Door) -> Result<Road, Error> {
-        let packet_bytes = door.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
+    fn over_card(card: Box<CardSocket>, ether_port: &EtherPort) -> Result<Road, Error> {
+        let packet_bytes = ether_port.packet_bytes()?.min(card.frame_bytes() - HEAD_BYTES);
         let kept = RECEIVED_MAX * CHUNK_BYTES;
-        Ok(Road { over: Over::Card(card, door.clone()), packet_bytes, kept })
+        Ok(Road { over: Over::Card(card, ether_port.clone()), packet_bytes, kept })
     }
 }
 
@@ -463,7 +463,7 @@ impl Network for PacketSockets {
             packets: None,
             listener: None,
             further: None,
-            doors: Vec::new(),
+            ether_ports: Vec::new(),
             server: None,
             key: None,
             failures: Failures::default(),

@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use contract::{Door, Ticket};
+use contract::{Ticket, TryLock};
 
 use crate::tls::Secured;
 
@@ -47,7 +47,7 @@ pub(crate) struct Rack {
 struct Place {
     /// [`FREE`], [`BUSY`], or the ticket plus [`FIRST`].
     state: AtomicU64,
-    shelved: Door<Option<Shelved>>,
+    shelved: TryLock<Option<Shelved>>,
 }
 
 /// Value of a place's state while the place is empty.
@@ -110,7 +110,7 @@ impl Place {
     /// Stores `shelved` in the place and returns the previous content. Only the thread that has
     /// claimed the place may call this function.
     fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
-        let before = self.shelved.try_enter(|here| std::mem::replace(here, shelved));
+        let before = self.shelved.try_with(|here| std::mem::replace(here, shelved));
         before.expect("a claimed place is one thread's")
     }
 }

@@ -5,7 +5,7 @@
 //! invalid command line).
 
 mod arguments;
-mod door;
+mod block_server;
 mod job;
 mod live;
 mod log;

@@ -347,7 +347,7 @@ impl Endpoint {
 
     /// Returns the indices of the association and of the path that a packet belongs to; `None` if
     /// the packet's cookie is wrong, or the packet came from another address.
-    fn door(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
+    fn path_of(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
             let path = &self.pools.paths[*path];
@@ -580,7 +580,7 @@ fn enter(
     buf: &mut Buf,
     at: usize,
 ) -> Result<Entered, Dropped> {
-    let known = endpoint.door(head, lane, &from);
+    let known = endpoint.path_of(head, lane, &from);
     let moved = if known.is_none() { path_of_moved(endpoint, head, lane) } else { None };
     let (place, path) = match known.or(moved) {
         Some((place, path)) => (place, Some(path)),

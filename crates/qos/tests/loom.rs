@@ -4,7 +4,7 @@
 //! Without the feature this program is not built: the same types are then made of the processor's
 //! atomics and tested beside their code.
 
-use contract::Door;
+use contract::TryLock;
 use loom::sync::Arc;
 use loom::thread;
 use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
@@ -144,23 +144,23 @@ fn a_loan_is_bounded_and_neither_lost_nor_repaid_twice() {
     });
 }
 
-/// Checks that a worker that finds a door closed either enters on its second try, or its bell is
-/// answered by the worker inside, so that it never sleeps on.
+/// Checks that a worker that finds a lock taken either takes it on its second try, or is returned
+/// to the holder as a waiter, so that it never sleeps on.
 #[test]
-fn a_bell_at_a_closed_door_is_answered() {
+fn a_worker_that_waits_for_the_lock_is_woken() {
     loom::model(|| {
-        let door = Arc::new(Door::new(0));
-        let other = door.clone();
+        let lock = Arc::new(TryLock::new(0));
+        let other = lock.clone();
         let inside = thread::spawn(move || {
-            let entered = other.try_enter(|value| *value += 1).is_some();
-            (entered, other.answer())
+            let entered = other.try_with(|value| *value += 1).is_some();
+            (entered, other.take_waiters())
         });
-        let has_entered = door.enter_or_ring(5, |value| *value += 1).is_some();
-        let mine = door.answer();
+        let has_entered = lock.with_or_register(5, |value| *value += 1).is_some();
+        let mine = lock.take_waiters();
         let (entered, answered) = inside.join().unwrap();
         let is_answered = (mine | answered) & 1 << 5 != 0;
         assert!(has_entered || is_answered, "nobody would wake this worker");
         let entries = i32::from(has_entered) + i32::from(entered);
-        assert_eq!(door.try_enter(|value| *value), Some(entries));
+        assert_eq!(lock.try_with(|value| *value), Some(entries));
     });
 }

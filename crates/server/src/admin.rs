@@ -125,7 +125,7 @@ impl Office {
     ) -> Result<Vec<Opened>, String> {
         let commands = crew.commands.clone();
         let site: Arc<dyn ServerParts> = Arc::new(crew);
-        // The same by all doors, so that what is done one at a time is.
+        // The same by all addresses, so that what is done one at a time is.
         let router = router(tenants.clone(), commands, site).merge(scraped.clone());
         match &self.wanted {
             Some(Wanted::Nowhere) => {
@@ -181,7 +181,7 @@ impl Office {
         let fail =
             |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
         let socket: OwnedFd = listener.try_clone().map_err(fail)?;
-        let door = match address {
+        let admin_listener = match address {
             AdminAddress::Unix(_) => {
                 AdminListener::Unix(socket.into(), rustix::process::geteuid().as_raw())
             }
@@ -191,8 +191,8 @@ impl Office {
                 AdminListener::Tls(socket.into(), credentials.clone())
             }
         };
-        let running =
-            start_audited(router, door, is_held, self.journal(), give_way).map_err(fail)?;
+        let running = start_audited(router, admin_listener, is_held, self.journal(), give_way)
+            .map_err(fail)?;
         Ok(Opened { listener, role: Role::Admin, wanted, running })
     }
 

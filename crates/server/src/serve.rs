@@ -2,8 +2,8 @@
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod args;
+mod bound;
 mod clash;
-mod doors;
 mod draft;
 pub mod preview;
 mod reload;
@@ -24,7 +24,7 @@ use signal_hook::iterator::Signals;
 
 pub use self::args::Args;
 use self::args::{located, merge};
-use self::doors::Doors;
+use self::bound::BoundSockets;
 use self::draft::{Beside, Draft};
 use crate::admin::{Crew, Office};
 use crate::config::exposure::{doubtful_names, exposed};
@@ -100,7 +100,7 @@ fn ground(plan: &Plan, wakers: &Wakers, insecure: bool) -> Ground {
 /// Returns the parts that a successor takes over and to which taken-over connections are added.
 fn grounds(
     plan: &Plan,
-    doors: &mut Doors,
+    bound: &mut BoundSockets,
     live: Arc<Live>,
     commands: WorkerCommands,
     wakers: Vec<Waker>,
@@ -116,8 +116,8 @@ fn grounds(
         clock: plan.clock,
         orders: plan.orders.clone(),
         wakers,
-        sockets: doors.take_sockets(),
-        apis: doors.apis(),
+        sockets: bound.take_sockets(),
+        apis: bound.apis(),
         connections_max: plan.room,
         listeners: Mutex::new(listeners),
     }
@@ -191,10 +191,10 @@ fn serve(
     let (plan, mut controller, hand_over) = plan(args, &base, &config, draft, successor.as_mut())?;
     let keys = HostKeys(plan.fabric.clone());
     let binding = (&plan.tcp, plan.workers(), &keys);
-    let mut doors = Doors::bind(&listen_at, binding, successor.as_mut())?;
+    let mut bound = BoundSockets::bind(&listen_at, binding, successor.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = ground(&plan, &fabric_wakers, args.insecure);
-    let live = Live::new(ground, doors.take_open(), base, changes, store)?;
+    let live = Live::new(ground, bound.take_open(), base, changes, store)?;
     match successor {
         Some(successor) => check_successor(&plan, successor, &live, &listen_at)?,
         None => live.keep_disks(),
@@ -203,14 +203,14 @@ fn serve(
     // Before the threads, so that a signal cannot come in between.
     take_ends(&signals)?;
     // What is taken over is accepted from when it is ours.
-    let listeners = doors.take_listeners();
+    let listeners = bound.take_listeners();
     let (now, later) = if successor.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
     let (threads, wakers) = plan.start(chosen, has_packets(&listen_at), now)?;
     let commands = controller.commands();
     let crew = crew(&plan, chosen, &live, &commands, &config)?;
     let (office, is_successor) = (Arc::new(Office::open(&config.admin)?), successor.is_some());
     live.set_audit(office.audit());
-    doors.open_apis(args, &office, &plan.tenants, crew, successor.as_mut())?;
+    bound.open_apis(args, &office, &plan.tenants, crew, successor.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
     live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
@@ -221,15 +221,15 @@ fn serve(
     let reload = move || reload::reload(&words, &reloaded, &own_office);
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
-    let grounds = grounds(&plan, &mut doors, live, commands, wakers, later);
-    let hand_over = start_hand_over(hand_over, grounds, successor.take(), doors.upgrade()?)?;
+    let grounds = grounds(&plan, &mut bound, live, commands, wakers, later);
+    let hand_over = start_hand_over(hand_over, grounds, successor.take(), bound.upgrade()?)?;
     if hand_over.has_to_serve(&threads)? {
-        announce(&doors, is_successor.then(|| (&*office, args.about())));
+        announce(&bound, is_successor.then(|| (&*office, args.about())));
         let _ = serves.send(()); // it is listened to until this process ends
     }
     let failed = plan.await_ends(threads);
     hand_over.see_out();
-    doors.let_answers_leave();
+    bound.let_answers_leave();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -248,13 +248,13 @@ fn take_ends(signals: &Signals) -> Result<(), String> {
 
 /// Announces that this process serves. A process that has taken over also logs that; its service
 /// manager has been notified already.
-fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
+fn announce(bound: &BoundSockets, taken_over: Option<(&Office, String)>) {
     match taken_over {
         Some((office, about)) => office.has_taken_over(&about),
         None => tell_service_manager(),
     }
     // Who started it may not listen any more.
-    let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
+    let _ = writeln!(std::io::stdout(), "ready {}", bound.urls());
 }
 
 /// Starts the control plane's thread.

@@ -22,8 +22,8 @@ pub(crate) struct Server {
     /// `true` while every worker drains because the server restarts as a new process.
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
-    /// Decides in which turns another thread holds the locks (doors) that the workers share.
-    doors: Chance,
+    /// Decides in which turns another thread holds the locks that the workers share.
+    contention: Chance,
     marks: Marks,
 }
 
@@ -39,9 +39,9 @@ impl Server {
         let office = Office::new(plan, workers, sabotage, now, marks);
         let common = common(&office, workers, now);
         let controllers = Rc::new(RefCell::new(common.controllers.clone()));
-        let doors = Chance::new(seed ^ 0xd00f);
+        let contention = Chance::new(seed ^ 0xd00f);
         let (is_restarting, marks) = (false, marks.clone());
-        Server { common, controllers, plan, office, is_restarting, sabotage, doors, marks }
+        Server { common, controllers, plan, office, is_restarting, sabotage, contention, marks }
     }
 
     /// Starts the server as a new process, which keeps only the sabotage.
@@ -74,14 +74,14 @@ impl Server {
     /// Runs a turn of a worker. In some turns another thread is inside the fabric and the table of
     /// names.
     pub(crate) fn run<R>(&mut self, worker: usize, turn: impl FnOnce() -> R) -> R {
-        if !self.doors.happens(0.25) {
+        if !self.contention.happens(0.25) {
             return turn();
         }
         let Common { controllers, parts } = &self.common;
         let fabric = &controllers.fabric;
         let taken = fabric.shut_while(|| {
             let taken = parts.fences.shut_while(turn);
-            (taken, fabric.has_rung(worker as u16))
+            (taken, fabric.is_waiting(worker as u16))
         });
         if taken.1 {
             self.marks.hit(Mark::NvmeBusy);

@@ -7,7 +7,7 @@
 use super::context::{Context, Verdict};
 use super::kernel::Series;
 use super::{
-    api, commands, disk_errors, disk_identity, doors, fio, handover, kill_server, mirror, nbd,
+    api, clients, commands, disk_errors, disk_identity, fio, handover, kill_server, mirror, nbd,
     nvme, old_kernel, power_cut, ublk, wall_clock,
 };
 
@@ -92,7 +92,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "vm-disk", kernels: NEW, list: HAND, run: nbd::machine::disk },
     Test { name: "mirror-two-servers", kernels: NEW, list: HAND, run: mirror::two_servers },
     Test { name: "ublk-resize", kernels: NEWEST, list: HAND, run: ublk::resize::grow },
-    Test { name: "ublk-cost", kernels: NEW, list: HAND, run: doors::instructions },
+    Test { name: "ublk-cost", kernels: NEW, list: HAND, run: clients::instructions },
     Test { name: "ublk-idle", kernels: NEW, list: HAND, run: ublk::devices::idle },
     Test { name: "kill-server", kernels: NONE, list: SHORT, run: kill_server::ledger },
     Test { name: "kill-server-ftl", kernels: NONE, list: HAND, run: kill_server::translated },

@@ -487,8 +487,8 @@ fn whoever_comes_while_it_is_held_waits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let door = AdminListener::Unix(listener, own_uid());
-    let running = start(router(&tenants()), door, true).unwrap();
+    let unix = AdminListener::Unix(listener, own_uid());
+    let running = start(router(&tenants()), unix, true).unwrap();
     let ask = "GET /v1/tenants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut early = UnixStream::connect(&path).unwrap();
     early.write_all(ask.as_bytes()).unwrap();

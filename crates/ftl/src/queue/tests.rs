@@ -77,26 +77,26 @@ impl Bed {
     }
 }
 
-/// A queue, and the completions that wait for each of its two doors.
+/// A queue, and the completions that wait for each of its two users.
 struct Shared<D> {
     queue: D,
     sides: Vec<(Slot, usize)>,
     ended: [Vec<Completion>; 2],
 }
 
-/// A door to a queue that two callers of one thread share.
-struct Door<D> {
+/// One of two users of a queue, in one thread.
+struct SharedQueue<D> {
     shared: Rc<RefCell<Shared<D>>>,
     side: usize,
 }
 
-fn doors<D: Device>(queue: D) -> [Door<D>; 2] {
+fn shared_queues<D: Device>(queue: D) -> [SharedQueue<D>; 2] {
     let shared = Shared { queue, sides: Vec::new(), ended: [Vec::new(), Vec::new()] };
     let shared = Rc::new(RefCell::new(shared));
-    [0, 1].map(|side| Door { shared: shared.clone(), side })
+    [0, 1].map(|side| SharedQueue { shared: shared.clone(), side })
 }
 
-impl<D: Device> Device for Door<D> {
+impl<D: Device> Device for SharedQueue<D> {
     fn geometry(&self) -> Seen {
         self.shared.borrow().queue.geometry()
     }
@@ -144,7 +144,7 @@ fn exclusive<D: Device>(queue: D) -> Exclusive<D> {
 fn a_volume_over_memory_conforms() {
     let mut bench = Heap::new(|blocks| {
         let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
-        doors(exclusive(bed.queue(64)))
+        shared_queues(exclusive(bed.queue(64)))
     });
     conformance::run(&mut bench);
 }
@@ -153,7 +153,7 @@ fn a_volume_over_memory_conforms() {
 fn a_volume_over_a_member_with_little_room_conforms() {
     let mut bench = Heap::new(|blocks| {
         let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
-        doors(exclusive(bed.queue(2)))
+        shared_queues(exclusive(bed.queue(2)))
     });
     conformance::run(&mut bench);
 }
@@ -162,7 +162,7 @@ fn a_volume_over_a_member_with_little_room_conforms() {
 fn a_thin_volume_over_memory_conforms() {
     let mut bench = Heap::new(|blocks| {
         let bed = Bed::thin(blocks / PAGE_BLOCKS, 2 * blocks / PAGE_BLOCKS);
-        doors(exclusive(bed.queue(64)))
+        shared_queues(exclusive(bed.queue(64)))
     });
     conformance::run(&mut bench);
 }
@@ -257,7 +257,7 @@ fn a_volume_over_a_member_that_fails_some_writes_conforms() {
         let (failed, held) = (failed.clone(), Vec::new());
         let member = Failing { inner, begin, writes: 0, failed, held };
         let pool = pool(&volume.geometry());
-        doors(exclusive(Queue::new(volume, vec![member], pool)))
+        shared_queues(exclusive(Queue::new(volume, vec![member], pool)))
     });
     conformance::run(&mut bench);
     let failed = *failed.borrow();

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use contract::{BLOCK_BYTES, Buf, Door, REQUEST_BYTES_MAX, Range, SizeClass};
+use contract::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Range, SizeClass, TryLock};
 use crc::Crc32c;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -72,12 +72,12 @@ impl JournalSlot {
 #[derive(Debug)]
 struct Place {
     is_free: AtomicBool,
-    slot: Door<Option<JournalSlot>>,
+    slot: TryLock<Option<JournalSlot>>,
 }
 
 impl Place {
     fn of(slot: JournalSlot) -> Place {
-        Place { is_free: AtomicBool::new(true), slot: Door::new(Some(slot)) }
+        Place { is_free: AtomicBool::new(true), slot: TryLock::new(Some(slot)) }
     }
 
     fn take(&self) -> Option<JournalSlot> {
@@ -95,7 +95,7 @@ impl Place {
     /// Stores `slot` in the place and returns the previous content. Only the thread that has taken
     /// the slot may call this function.
     fn exchange(&self, slot: Option<JournalSlot>) -> Option<JournalSlot> {
-        let before = self.slot.try_enter(|here| std::mem::replace(here, slot));
+        let before = self.slot.try_with(|here| std::mem::replace(here, slot));
         before.expect("a slot is one thread's")
     }
 }

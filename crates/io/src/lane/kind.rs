@@ -1,6 +1,6 @@
 //! The kinds of sockets that a lane may lie over.
 
-use crate::ether::Door;
+use crate::ether::EtherPort;
 
 /// The kind of a lane's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,8 +12,8 @@ pub(crate) enum SocketKind {
 }
 
 impl SocketKind {
-    /// Returns the kind of the packet sockets for a port at a card (`door`).
-    pub(crate) fn at(door: &Door) -> SocketKind {
-        SocketKind::Ethernet { index: door.card.index, port: door.port }
+    /// Returns the kind of the packet sockets for a port at a card (`ether_port`).
+    pub(crate) fn at(ether_port: &EtherPort) -> SocketKind {
+        SocketKind::Ethernet { index: ether_port.card.index, port: ether_port.port }
     }
 }

@@ -5,16 +5,16 @@ use contract::EtherVia;
 use super::xdp::card::CardSocket;
 use super::xdp::mode::Mode;
 use crate::Error;
-use crate::ether::Door;
+use crate::ether::EtherPort;
 
-/// Opens the AF_XDP socket for frames to a port of a card (`door`). Returns `None` if they go
+/// Opens the AF_XDP socket for frames to a port of a card (`ether_port`). Returns `None` if they go
 /// through packet sockets: because `via` asks for that, or because AF_XDP is refused and `via` asks
 /// for nothing.
 ///
 /// # Errors
 /// Fails if AF_XDP is refused to a `via` that asks for it.
 pub(crate) fn open_card(
-    door: &Door,
+    ether_port: &EtherPort,
     (interface, via): (&str, Option<EtherVia>),
     workers: usize,
 ) -> Result<Option<CardSocket>, Error> {
@@ -24,7 +24,7 @@ pub(crate) fn open_card(
         Some(EtherVia::Xdp) | None => Mode::Generic,
     };
     let opened = match workers {
-        1 => CardSocket::open(door, mode),
+        1 => CardSocket::open(ether_port, mode),
         _ => Err(Error::new(format!(
             "AF_XDP gives all frames to one worker, and there are {workers}"
         ))),

@@ -479,7 +479,7 @@ mod tests {
         client: ClientTls,
         spread: Arc<Spread>,
         arrivals: Receiver<Arrival>,
-        door: Sender<(OwnedFd, Answer)>,
+        calls: Sender<(OwnedFd, Answer)>,
         inbox: Receiver<(OwnedFd, Answer)>,
     }
 
@@ -492,7 +492,7 @@ mod tests {
             let waker = Waker::new().unwrap();
             let spread = Spread::new(1);
             let arrivals = spread.register(0, waker.clone());
-            let (door, inbox) = channel();
+            let (calls, inbox) = channel();
             let waiting = Arc::new(AtomicUsize::new(0));
             Scene {
                 hall: Hall::new(places, bounds, waiting, waker),
@@ -501,7 +501,7 @@ mod tests {
                 client: ClientTls::new("server", None, Some(&print)).unwrap(),
                 spread,
                 arrivals,
-                door,
+                calls,
                 inbox,
             }
         }
@@ -518,7 +518,7 @@ mod tests {
             let (tls, spread) = (self.server.clone(), self.spread.clone());
             let answer = Answer::Accepted { tls, listener: ListenerId(0), spread };
             self.hall.waiting.fetch_add(1, Ordering::Relaxed);
-            self.door.send((socket, answer)).unwrap();
+            self.calls.send((socket, answer)).unwrap();
             assert!(self.hall.collect(&self.inbox, now));
         }
 

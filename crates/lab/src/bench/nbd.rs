@@ -6,7 +6,7 @@ use contract::{CloseReason, REQUEST_BYTES_MAX};
 use io::{Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::door::{self, Door, News};
+use super::block_server::{self, BlockServer, News};
 use super::problem::Problem;
 use super::survey::hint;
 use super::target::Reach;
@@ -19,7 +19,7 @@ const TLS_HINT: &str =
 
 /// The address of an NBD server, and the options of its clients with the name of the export.
 #[derive(Clone, Debug)]
-pub(super) struct NbdDoor {
+pub(super) struct NbdServer {
     reach: Reach,
     options: AttachmentOptions,
 }
@@ -40,14 +40,14 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-impl NbdDoor {
+impl NbdServer {
     /// Connects once, and checks block size and write access against the export. Returns the
-    /// connector (door) for the load threads, and the size of the export in bytes.
+    /// connector for the load threads, and the size of the export in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         reach: &Reach,
         export: &str,
-    ) -> Result<(NbdDoor, u64), Problem> {
+    ) -> Result<(NbdServer, u64), Problem> {
         let depth = arguments.queue_depth as usize;
         let options = AttachmentOptions {
             export: export.to_owned(),
@@ -55,8 +55,8 @@ impl NbdDoor {
             queue_depth: depth,
             over_tls: reach.tls.is_some(),
         };
-        let door = NbdDoor { reach: reach.clone(), options };
-        let found = door::look(&door).map_err(Problem::Failed)?;
+        let server = NbdServer { reach: reach.clone(), options };
+        let found = block_server::look(&server).map_err(Problem::Failed)?;
         let bytes = arguments.block_size;
         let most = (found.request_bytes_max as usize).min(REQUEST_BYTES_MAX);
         if bytes > most || !bytes.is_multiple_of(found.block_bytes as usize) {
@@ -72,11 +72,11 @@ impl NbdDoor {
             let text = "the export is read-only: only --read-percent 100 can be";
             return Err(Problem::Usage(text.to_owned()));
         }
-        Ok((door, found.bytes))
+        Ok((server, found.bytes))
     }
 }
 
-impl Door for NbdDoor {
+impl BlockServer for NbdServer {
     type Client<N: Network> = Attachment<N>;
     type Found = Found;
     type Loss = NbdLoss;

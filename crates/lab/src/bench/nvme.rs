@@ -15,7 +15,7 @@ use contract::{BLOCK_BYTES, CloseReason, Insecurity};
 use io::{ClientTls, Endpoint, Network, SocketsConfig};
 
 use super::arguments::Arguments;
-use super::door::{self, Door, News};
+use super::block_server::{self, BlockServer, News};
 use super::problem::Problem;
 use super::survey::hint;
 use flash::size_text;
@@ -33,7 +33,7 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The address of an NVMe/TCP server, and the options of a client: the host's name and its keys.
 #[derive(Clone, Debug)]
-pub(super) struct NvmeDoor {
+pub(super) struct NvmeServer {
     endpoint: Endpoint,
     /// The TLS settings, with a key of the host; `None` without TLS.
     tls: Option<ClientTls>,
@@ -56,15 +56,15 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-impl NvmeDoor {
+impl NvmeServer {
     /// Connects once, and checks the command line against the namespace. Returns the connector
-    /// (door) for the load threads, and the size of the namespace in bytes.
+    /// for the load threads, and the size of the namespace in bytes.
     pub(super) fn find(
         arguments: &Arguments,
         endpoint: &Endpoint,
         address: &NvmeAddress,
         queues: usize,
-    ) -> Result<(NvmeDoor, u64), Problem> {
+    ) -> Result<(NvmeServer, u64), Problem> {
         let key = |file: &Option<PathBuf>, variable| {
             secret(file.as_deref(), variable, Secret::parse).map_err(Problem::Failed)
         };
@@ -97,13 +97,13 @@ impl NvmeDoor {
                 )));
             }
         };
-        let mut door = NvmeDoor { endpoint: endpoint.clone(), tls, options };
-        let found = door::look(&door).map_err(Problem::Failed)?;
-        door.options.queues = queues;
+        let mut server = NvmeServer { endpoint: endpoint.clone(), tls, options };
+        let found = block_server::look(&server).map_err(Problem::Failed)?;
+        server.options.queues = queues;
         let granted = usize::from(found.queues);
         if queues > granted {
             let refusal = Refusal::Queues { wanted: queues, granted: found.queues };
-            return Err(Problem::Usage(door.reason(&HostLoss::Refused(refusal))));
+            return Err(Problem::Usage(server.reason(&HostLoss::Refused(refusal))));
         }
         let bytes = arguments.block_size;
         if bytes > found.request_bytes_max || !bytes.is_multiple_of(found.block_bytes as usize) {
@@ -115,7 +115,7 @@ impl NvmeDoor {
                 size_text(found.request_bytes_max as u64)
             )));
         }
-        Ok((door, found.blocks * BLOCK_BYTES as u64))
+        Ok((server, found.blocks * BLOCK_BYTES as u64))
     }
 
     /// Returns a message for the user: why the connections were lost or refused, and what to do
@@ -188,7 +188,7 @@ impl NvmeDoor {
     }
 }
 
-impl Door for NvmeDoor {
+impl BlockServer for NvmeServer {
     type Client<N: Network> = Host<N>;
     type Found = Found;
     type Loss = HostLoss;

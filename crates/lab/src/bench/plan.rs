@@ -10,8 +10,8 @@ use contract::{BLOCK_BYTES, NamespaceId};
 use dataplane::Volume;
 
 use super::arguments::Arguments;
-use super::nbd::{self, NbdDoor};
-use super::nvme::{self, NvmeDoor};
+use super::nbd::{self, NbdServer};
+use super::nvme::{self, NvmeServer};
 use super::problem::Problem;
 use super::survey;
 use super::target::{Reach, Target};
@@ -51,8 +51,8 @@ pub(super) enum Way {
         /// seed and number of connections.
         options: Options,
     },
-    Nvme(NvmeDoor),
-    Nbd(NbdDoor),
+    Nvme(NvmeServer),
+    Nbd(NbdServer),
     Device(Arc<Volume>),
 }
 
@@ -124,12 +124,12 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
 fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
         Target::Nvme { endpoint, address, .. } => {
-            let (door, bytes) = NvmeDoor::find(arguments, endpoint, address, lanes)?;
-            Ok((Way::Nvme(door), Some(bytes)))
+            let (server, bytes) = NvmeServer::find(arguments, endpoint, address, lanes)?;
+            Ok((Way::Nvme(server), Some(bytes)))
         }
         Target::Nbd { reach, export, .. } => {
-            let (door, bytes) = NbdDoor::find(arguments, reach, export)?;
-            Ok((Way::Nbd(door), Some(bytes)))
+            let (server, bytes) = NbdServer::find(arguments, reach, export)?;
+            Ok((Way::Nbd(server), Some(bytes)))
         }
         Target::Device { spec, .. } => {
             let volume = Volume::open(spec).map_err(Problem::Failed)?;

@@ -15,7 +15,7 @@ use io::{
     SpinPolicy,
 };
 
-use super::door;
+use super::block_server;
 use super::job::{CONNECT_MAX, Desk, Job};
 use super::plan::{Plan, Way};
 use super::problem::Problem;
@@ -89,13 +89,13 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
             let (server, namespace) = (reach.clone(), *namespace);
             builder.spawn(move || remote(server, namespace, options, job))
         }
-        Way::Nvme(door) => {
-            let door = door.clone();
-            builder.spawn(move || door::drive(door, job))
+        Way::Nvme(server) => {
+            let server = server.clone();
+            builder.spawn(move || block_server::drive(server, job))
         }
-        Way::Nbd(door) => {
-            let door = door.clone();
-            builder.spawn(move || door::drive(door, job))
+        Way::Nbd(server) => {
+            let server = server.clone();
+            builder.spawn(move || block_server::drive(server, job))
         }
         Way::Device(volume) => {
             let volume = volume.clone();

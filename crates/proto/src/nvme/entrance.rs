@@ -1,15 +1,15 @@
 //! The entrance to the fabric's state, for workers and for the control plane.
 //!
-//! No worker waits at the door. A worker that finds another thread inside rings, keeps its work and
-//! repeats it in a later turn (docs/adr/0023-one-door.md). The leaving thread wakes the workers
-//! that have rung, and ends the queues that have ended meanwhile.
+//! No worker waits at the lock. A worker that finds it taken is remembered, keeps its work and
+//! repeats it in a later turn (docs/adr/0023-one-try-lock.md). The thread that releases the lock
+//! wakes these workers, and ends the queues that have ended meanwhile.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use contract::{Door, Instant};
+use contract::{Instant, TryLock};
 
 use super::auth_commands;
 use super::binding::{Action, Place};
@@ -27,7 +27,7 @@ pub trait Environment: fmt::Debug + Send + Sync {
     /// Wakes a thread without I/O, which then calls `Fabric::compute`.
     fn compute(&self);
 
-    /// Yields the processor to other threads, one of which holds the fabric's lock (its door). That
+    /// Yields the processor to other threads, one of which holds the fabric's lock. That
     /// thread may have low priority and need this very processor, so a caller that only spins could
     /// block it for long. Only threads of the control plane call this.
     fn give_way(&self) {
@@ -59,7 +59,7 @@ const TIMER_WORKER: u16 = 0;
 /// lock.
 #[derive(Debug)]
 pub(super) struct Entrance {
-    state: Door<State>,
+    state: TryLock<State>,
     /// `true` if a queue has ended while another thread was inside. That thread then removes the
     /// queue's record.
     has_left: AtomicBool,
@@ -72,10 +72,10 @@ pub(super) struct Entrance {
 }
 
 impl Entrance {
-    /// Creates the lock (door) around the state of a fabric for the given number of workers.
+    /// Creates the lock around the state of a fabric for the given number of workers.
     pub(super) fn new(state: State, workers: u16, environment: Box<dyn Environment>) -> Entrance {
         Entrance {
-            state: Door::new(state),
+            state: TryLock::new(state),
             has_left: AtomicBool::new(false),
             mail: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             expires_at: AtomicU64::new(u64::MAX),
@@ -92,8 +92,8 @@ impl Entrance {
     /// since workers must not wait.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let work = |state: &mut State| self.change(state, work);
-        let (result, asked) = self.state.enter(work, || self.environment.give_way());
-        self.leave_door(asked);
+        let (result, asked) = self.state.with(work, || self.environment.give_way());
+        self.after_release(asked);
         result
     }
 
@@ -107,8 +107,8 @@ impl Entrance {
         work: impl FnOnce(&mut State) -> R,
     ) -> Result<R, Busy> {
         let work = |state: &mut State| self.change(state, work);
-        let (result, asked) = self.state.enter_or_ring(worker, work).ok_or(Busy)?;
-        self.leave_door(asked);
+        let (result, asked) = self.state.with_or_register(worker, work).ok_or(Busy)?;
+        self.after_release(asked);
         Ok(result)
     }
 
@@ -132,7 +132,7 @@ impl Entrance {
 
     /// Finishes after the lock was released: makes the calls that a change needs, and handles the
     /// queues and workers that arrived while the lock was held.
-    fn leave_door(&self, mut asked: Asked) {
+    fn after_release(&self, mut asked: Asked) {
         loop {
             if asked.has_reserved {
                 self.environment.keep();
@@ -143,18 +143,18 @@ impl Entrance {
             for worker in asked.woken {
                 self.environment.wake(worker);
             }
-            let rung = self.state.answer();
+            let rung = self.state.take_waiters();
             if rung != 0 {
-                let has_rung = |worker: &u16| rung >> (worker % 64) & 1 == 1;
+                let is_waiting = |worker: &u16| rung >> (worker % 64) & 1 == 1;
                 (0..self.mail.len() as u16)
-                    .filter(has_rung)
+                    .filter(is_waiting)
                     .for_each(|worker| self.environment.wake(worker));
             }
             if !self.has_left.load(Ordering::Acquire) {
                 return;
             }
             // A thread that is inside by now looks after the queue when it leaves.
-            let ended = self.state.try_enter(|state| self.change(state, |_| ()));
+            let ended = self.state.try_with(|state| self.change(state, |_| ()));
             let Some(((), next)) = ended else { return };
             asked = next;
         }
@@ -186,7 +186,7 @@ impl Entrance {
         if !is_due && !mail.load(Ordering::Acquire) {
             return;
         }
-        // Where it is busy, the bell brings the worker here again.
+        // Where it is busy, the holder's wake brings the worker here again.
         let _busy = self.try_with(worker, |state| {
             if is_due {
                 self.expire(state, now);
@@ -199,7 +199,7 @@ impl Entrance {
     /// Returns the time at which a worker should poll without being woken: [`Instant::ZERO`] if
     /// actions wait for it, `None` if it need not.
     pub(super) fn wake_at(&self, worker: u16) -> Option<Instant> {
-        if self.has_rung(worker) {
+        if self.is_waiting(worker) {
             return None; // whoever is inside wakes it
         }
         if self.mail[usize::from(worker)].load(Ordering::Acquire) {
@@ -213,8 +213,8 @@ impl Entrance {
     }
 
     /// Returns `true` if a worker has found the fabric busy and was not woken since.
-    pub(super) fn has_rung(&self, worker: u16) -> bool {
-        self.state.has_rung(worker)
+    pub(super) fn is_waiting(&self, worker: u16) -> bool {
+        self.state.is_waiting(worker)
     }
 
     /// Ends the queue of a connection that ends. If another thread is inside, sets the queue's flag
@@ -222,15 +222,15 @@ impl Entrance {
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place, has_left: &AtomicBool) {
         let leave =
             |state: &mut State| self.change(state, |state| state.leave(cntlid, queue, place));
-        if let Some(((), asked)) = self.state.try_enter(leave) {
-            return self.leave_door(asked);
+        if let Some(((), asked)) = self.state.try_with(leave) {
+            return self.after_release(asked);
         }
         has_left.store(true, Ordering::Release);
         self.has_left.store(true, Ordering::Release);
         // Either this thread enters now, or the one inside finds the flags when it leaves.
         fence(Ordering::SeqCst);
-        if let Some(((), asked)) = self.state.try_enter(leave) {
-            self.leave_door(asked);
+        if let Some(((), asked)) = self.state.try_with(leave) {
+            self.after_release(asked);
         }
     }
 }

@@ -96,8 +96,8 @@ impl Fabric {
     }
 
     /// Returns `true` if a worker has found the fabric busy and was not woken since.
-    pub fn has_rung(&self, worker: u16) -> bool {
-        self.entrance.has_rung(worker)
+    pub fn is_waiting(&self, worker: u16) -> bool {
+        self.entrance.is_waiting(worker)
     }
 
     /// Returns `true` if there is a worker of this number.

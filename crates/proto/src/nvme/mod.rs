@@ -19,7 +19,7 @@
 //!
 //! A queue keeps a snapshot of what its controller may reach, and an atomic generation says when to
 //! fetch another. So reads and writes touch nothing that other workers write. Everything else goes
-//! through one [`Door`](contract::Door), at which no worker waits: a worker that finds it closed
+//! through one [`TryLock`](contract::TryLock), at which no worker waits: a worker that finds it closed
 //! gets [`Busy`], and tries again when [`Environment::wake`] has said so.
 //!
 //! Deliberately left out: transports, devices, clocks and randomness; files that store

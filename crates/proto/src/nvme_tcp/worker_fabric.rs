@@ -80,7 +80,7 @@ impl WorkerFabric {
     /// has left.
     fn retry(&self, inbox: &mut Inbox) {
         let has_blocked = !inbox.blocked.is_empty() || !inbox.lost.is_empty();
-        if !has_blocked || inbox.has_retried || self.fabric.has_rung(self.worker) {
+        if !has_blocked || inbox.has_retried || self.fabric.is_waiting(self.worker) {
             return;
         }
         inbox.has_retried = true;
@@ -124,7 +124,7 @@ impl WorkerFabric {
         let inbox = self.inbox.borrow();
         let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
         let is_blocked = !inbox.blocked.is_empty() || !inbox.lost.is_empty();
-        let is_free = is_blocked && !self.fabric.has_rung(self.worker);
+        let is_free = is_blocked && !self.fabric.is_waiting(self.worker);
         if !inbox.unnamed.is_empty() || has_less || is_free {
             return Some(Instant::ZERO);
         }

@@ -36,11 +36,11 @@ fn a_connect_is_repeated() {
     };
     let busy = fabric.shut_while(|| {
         let busy = connect();
-        assert!(fabric.has_rung(0) && !fabric.has_rung(1) && fabric.wake_at(0).is_none());
+        assert!(fabric.is_waiting(0) && !fabric.is_waiting(1) && fabric.wake_at(0).is_none());
         busy
     });
     assert!(matches!(busy, Err(Busy)) && fabric.controllers().is_empty());
-    assert!(!fabric.has_rung(0), "it was answered");
+    assert!(!fabric.is_waiting(0), "it was answered");
     assert!(connect().unwrap().is_ok());
 }
 

@@ -6,16 +6,16 @@
 //! answered only when no earlier connection of that name can change data any more
 //! (docs/adr/0003-fences.md).
 //!
-//! The table of names is behind a door. A worker that finds the door closed goes on with its turn:
+//! The table of names is behind a lock. A worker that finds the lock taken goes on with its turn:
 //! the hello, or the connection that arrives, waits for a later turn, and a connection that ends
-//! leaves its name for the next clean-up (docs/adr/0023-one-door.md).
+//! leaves its name for the next clean-up (docs/adr/0023-one-try-lock.md).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 
-use contract::{Door, Fence, ParcelPlace, TenantId};
+use contract::{Fence, ParcelPlace, TenantId, TryLock};
 
 /// A client's name for one of its connections, together with its tenant, so that no other tenant
 /// can take the name.
@@ -29,7 +29,7 @@ pub type Key = (TenantId, u128, u32);
 /// there.
 #[derive(Debug, Default)]
 pub struct Fences {
-    table: Door<Table>,
+    table: TryLock<Table>,
     /// `true` while some hellos wait for another process.
     holds_hellos: AtomicBool,
     /// The kinds of data-changing requests that must wait for another process, as a bit set. One
@@ -97,14 +97,14 @@ impl Fences {
     /// requests. Returns `None` without a change if another thread uses the table: the worker tries
     /// again in a later turn.
     pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Option<Place> {
-        self.table.try_enter(|table| table.take((tenant, client, connection)))
+        self.table.try_with(|table| table.take((tenant, client, connection)))
     }
 
     /// Returns the place of a connection that came from another worker; that worker keeps its own
     /// place meanwhile. If a newer connection has the name by now, the place starts no requests.
     /// Returns `None` if another thread uses the table: the worker tries again in a later turn.
     pub(crate) fn rejoin(&self, place: ParcelPlace) -> Option<Place> {
-        self.table.try_enter(|table| table.rejoin(place))
+        self.table.try_with(|table| table.rejoin(place))
     }
 
     /// Keeps all threads out of the table of names while `work` runs, as a change by the control
@@ -115,7 +115,7 @@ impl Fences {
 
     /// Runs `work` on the table, after waiting for other threads. For the control plane.
     fn change<R>(&self, work: impl FnOnce(&mut Table) -> R) -> R {
-        self.table.enter(work, thread::yield_now)
+        self.table.with(work, thread::yield_now)
     }
 
     /// Sets which hellos must wait. During an upgrade, the other process (old or new) may still
@@ -133,7 +133,7 @@ impl Fences {
         if !self.holds_hellos.load(Ordering::SeqCst) {
             return false;
         }
-        let is_held = self.table.try_enter(|table| match &table.hold {
+        let is_held = self.table.try_with(|table| match &table.hold {
             Hold::Nobody => false,
             Hold::All => true,
             Hold::Names(names) => names.contains(&place.key),
@@ -203,7 +203,7 @@ impl Fences {
     /// the name stays until a later clean-up.
     pub(crate) fn leave(&self, place: Place) {
         // The place is dropped in either case.
-        let _closed = self.table.try_enter(|table| table.leave(place));
+        let _closed = self.table.try_with(|table| table.leave(place));
     }
 
     #[cfg(test)]
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_finds_the_door_closed_tries_again() {
+    fn a_worker_that_finds_the_lock_taken_tries_again() {
         let fences = Fences::default();
         let (place, gone) =
             (fences.take(TENANT, 7, 0).unwrap(), fences.take(TENANT, 8, 0).unwrap());

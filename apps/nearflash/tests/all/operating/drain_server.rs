@@ -55,7 +55,7 @@ fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is(
     assert!(left_ms.is_some_and(|ms| (500_000..=600_000).contains(&ms)), "{left_ms:?}");
     // Nobody else is let in, and nothing is begun that would not last.
     let knock = || std::net::TcpStream::connect(running.server.address());
-    wait_until("nobody at the door", PATIENCE, || knock().is_err());
+    wait_until("nobody gets in", PATIENCE, || knock().is_err());
     let added = running.run(&["listener", "add", "reflex://127.0.0.1:0"]);
     assert!(crate::support::complaint(&added).contains("this server is draining"));
     assert!(busy.is_answered_before_its_end(7));

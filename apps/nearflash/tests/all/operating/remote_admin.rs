@@ -47,7 +47,7 @@ fn operators_elsewhere_do_what_their_token_is_good_for() {
 /// Checks that only one trace runs at a time, as a worker has one ring for traces, and that a token
 /// that may only read cannot start one, as tracing costs workers time.
 #[test]
-fn one_trace_runs_at_a_time_whichever_door_it_came_by() {
+fn one_trace_runs_at_a_time_at_whichever_address() {
     let office = Office::new();
     let _server = office.start();
     let mut ann = office.client(ANN);
@@ -64,7 +64,7 @@ fn one_trace_runs_at_a_time_whichever_door_it_came_by() {
         }
     });
     wait_until("somebody who traces", PATIENCE, || {
-        assert!(!tracing.is_finished(), "the two doors know nothing of each other");
+        assert!(!tracing.is_finished(), "the two addresses know nothing of each other");
         ann.trace(0.0, 1).is_err_and(|error| error.code() == Some(Code::Taken))
     });
     tracing.join().unwrap().unwrap();

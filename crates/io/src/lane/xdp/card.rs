@@ -16,7 +16,7 @@ use rustix::thread::CapabilitySet;
 use super::mode::Mode;
 use super::program::Program;
 use super::rings::{Incoming, Outgoing};
-use crate::ether::{Door, Patience};
+use crate::ether::{EtherPort, Patience};
 use crate::{Error, carve};
 
 /// Bytes of a chunk: the most that the kernel takes.
@@ -56,28 +56,28 @@ pub(crate) struct CardSocket {
 }
 
 impl CardSocket {
-    /// Opens an AF_XDP socket for the frames to a port of a card (`door`).
+    /// Opens an AF_XDP socket for the frames to a port of a card (`ether_port`).
     ///
     /// # Errors
     /// Says which right, queue or feature of the kernel is missing, or who has the card.
-    pub(crate) fn open(door: &Door, mode: Mode) -> Result<CardSocket, Error> {
-        let queues = door.card.queues;
+    pub(crate) fn open(ether_port: &EtherPort, mode: Mode) -> Result<CardSocket, Error> {
+        let queues = ether_port.card.queues;
         if queues > 1 {
             return Err(Error::new(format!(
                 "the card has {queues} queues, and a frame may come to any of them; expected one, as \
                  after `ethtool -L INTERFACE combined 1`"
             )));
         }
-        if door.card.takes_tags_off {
+        if ether_port.card.takes_tags_off {
             return Err(Error::new(
                 "the card takes the tags of VLANs off, so frames of other VLANs would pass for ours; \
                  expected one that leaves them, as after `ethtool -K INTERFACE rxvlan off`",
             ));
         }
-        let opened = match CardSocket::attempt(door, mode, true) {
+        let opened = match CardSocket::attempt(ether_port, mode, true) {
             // Kernels before 6.6 know no frames of several pieces.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                CardSocket::attempt(door, mode, false)
+                CardSocket::attempt(ether_port, mode, false)
             }
             result => result,
         };
@@ -100,16 +100,16 @@ impl CardSocket {
         })
     }
 
-    fn attempt(door: &Door, mode: Mode, has_pieces: bool) -> io::Result<CardSocket> {
+    fn attempt(ether_port: &EtherPort, mode: Mode, has_pieces: bool) -> io::Result<CardSocket> {
         // A kernel without AF_XDP says so here.
         drop(unbound()?);
         // Before there is memory: here most attempts fail that do.
-        let attach = || Program::attach(door, mode, has_pieces);
-        let program = door.patience.attempt_for_memory(attach)?;
+        let attach = || Program::attach(ether_port, mode, has_pieces);
+        let program = ether_port.patience.attempt_for_memory(attach)?;
         let has_a_chance = !is_forbidden((RECEIVED_MAX + SENT_MAX) * CHUNK_BYTES);
-        let patience = if has_a_chance { door.patience } else { Patience::Fails };
-        let opened =
-            patience.attempt_for_memory(|| Opened::attempt(door, mode, has_pieces, &program))?;
+        let patience = if has_a_chance { ether_port.patience } else { Patience::Fails };
+        let opened = patience
+            .attempt_for_memory(|| Opened::attempt(ether_port, mode, has_pieces, &program))?;
         let is_zero_copy = opened.options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         let Rings { fill, completions, received, sent } = opened.rings;
         Ok(CardSocket {
@@ -165,15 +165,20 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens a socket with its memory and binds it to the card of `door`; `program` redirects
+    /// Opens a socket with its memory and binds it to the card of `ether_port`; `program` redirects
     /// frames to the socket.
-    fn attempt(door: &Door, mode: Mode, has_pieces: bool, program: &Program) -> io::Result<Opened> {
+    fn attempt(
+        ether_port: &EtherPort,
+        mode: Mode,
+        has_pieces: bool,
+        program: &Program,
+    ) -> io::Result<Opened> {
         let (socket, count) = (unbound()?, RECEIVED_MAX + SENT_MAX);
         let arena = carve(&[SizeClass { bytes: CHUNK_BYTES, count }]);
         let arena =
             arena.map_err(|e| io::Error::from_raw_os_error(e.errno().unwrap_or(libc::ENOMEM)))?;
         let opened = Rings::map(&socket, arena.base as u64, count).and_then(|rings| {
-            bind(&socket, door, mode, has_pieces)?;
+            bind(&socket, ether_port, mode, has_pieces)?;
             program.give_to(&socket)?;
             Ok((rings, get::<libc::xdp_options>(&socket, libc::XDP_OPTIONS)?))
         });
@@ -227,9 +232,9 @@ impl Rings {
     }
 }
 
-/// Binds the socket to the only queue of the card of `door`, zero-copy where the driver supports
+/// Binds the socket to the only queue of the card of `ether_port`, zero-copy where the driver supports
 /// it.
-fn bind(socket: &OwnedFd, door: &Door, mode: Mode, has_pieces: bool) -> io::Result<()> {
+fn bind(socket: &OwnedFd, ether_port: &EtherPort, mode: Mode, has_pieces: bool) -> io::Result<()> {
     let pieces = if has_pieces { libc::XDP_USE_SG } else { 0 };
     let copies = match mode {
         Mode::Generic => libc::XDP_COPY,
@@ -238,11 +243,11 @@ fn bind(socket: &OwnedFd, door: &Door, mode: Mode, has_pieces: bool) -> io::Resu
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: libc::XDP_USE_NEED_WAKEUP | pieces | copies,
-        sxdp_ifindex: door.card.index as u32,
+        sxdp_ifindex: ether_port.card.index as u32,
         sxdp_queue_id: 0,
         sxdp_shared_umem_fd: 0,
     };
-    door.patience.attempt_after_ring(|| {
+    ether_port.patience.attempt_after_ring(|| {
         // SAFETY: the kernel reads the address, which outlives the call.
         let result = unsafe {
             let bytes = size_of_val(&address) as libc::socklen_t;

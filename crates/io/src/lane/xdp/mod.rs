@@ -22,7 +22,7 @@ use packets::{Arrived, Lane, Station};
 
 use self::calls::{Call, UnderWay, pause};
 pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
-use crate::ether::{Door, ETHERTYPE, PORTS_BYTES, ports, sender};
+use crate::ether::{ETHERTYPE, EtherPort, PORTS_BYTES, ports, sender};
 use crate::{Error, Owner, Ring, RingEvent, carve};
 
 /// Bytes before a packet in a frame: addresses, type and ports.
@@ -47,7 +47,7 @@ pub(crate) struct XdpLane {
     ring: Ring,
     number: usize,
     card: CardSocket,
-    door: Door,
+    ether_port: EtherPort,
     /// Chunks that the kernel has, by number.
     with_kernel: Box<[Option<Buf>]>,
     /// Chunks to send from.
@@ -73,7 +73,7 @@ impl XdpLane {
     pub(crate) fn new(
         (ring, number): (&Ring, usize),
         mut card: CardSocket,
-        door: Door,
+        ether_port: EtherPort,
         (packet_bytes, spares): (usize, usize),
     ) -> Result<XdpLane, Error> {
         let chunks = card.chunks.len() as u32;
@@ -99,7 +99,7 @@ impl XdpLane {
             woken_at: 0,
             completions: Vec::with_capacity(8),
             card,
-            door,
+            ether_port,
         };
         received.into_iter().for_each(|chunk| lane.offer(chunk));
         lane.card.fill.publish();
@@ -161,7 +161,7 @@ impl XdpLane {
 
     /// Hands a frame up, if it is for us.
     fn land(&mut self, buf: Buf, at: usize, bytes: usize, arrived: &mut Vec<Arrived>) {
-        let Some(from) = station(&buf.bytes()[at..at + bytes], &self.door) else {
+        let Some(from) = station(&buf.bytes()[at..at + bytes], &self.ether_port) else {
             return self.give(buf);
         };
         let (lane, at, bytes, is_marked) = (0, at + HEAD_BYTES, bytes - HEAD_BYTES, false);
@@ -231,7 +231,7 @@ impl XdpLane {
     fn end(&mut self, call: Call, result: i32) {
         self.under_way.end(call);
         let is_try = matches!(call, Call::Send | Call::Wake);
-        let (is_down, card) = (DOWN.contains(&-result), self.door.card.mac);
+        let (is_down, card) = (DOWN.contains(&-result), self.ether_port.card.mac);
         match (is_try, is_down) {
             (false, _) => {}
             (true, true) => {
@@ -253,12 +253,13 @@ impl XdpLane {
 }
 
 /// Returns the sender's address of a frame; `None` if the frame is not for the port and card of
-/// `door`.
-fn station(frame: &[u8], door: &Door) -> Option<Station> {
+/// `ether_port`.
+fn station(frame: &[u8], ether_port: &EtherPort) -> Option<Station> {
     let mac = |at: usize| Some(Mac(frame.get(at..at + 6)?.try_into().ok()?));
     let (to, from) = (mac(0)?, mac(6)?);
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    let is_ours = to == door.card.mac && word(12)? == ETHERTYPE && word(14)? == door.port;
+    let is_ours =
+        to == ether_port.card.mac && word(12)? == ETHERTYPE && word(14)? == ether_port.port;
     let port = sender(frame.get(14..)?)?;
     (is_ours && !from.is_of_many()).then_some(Station::Ethernet { mac: from, port })
 }
@@ -312,9 +313,9 @@ impl Lane for XdpLane {
         let mut chunk = self.free.pop().expect("there is room");
         let head = &mut chunk.bytes_mut()[..HEAD_BYTES];
         head[..6].copy_from_slice(&mac.0);
-        head[6..12].copy_from_slice(&self.door.card.mac.0);
+        head[6..12].copy_from_slice(&self.ether_port.card.mac.0);
         head[12..14].copy_from_slice(&ETHERTYPE.to_be_bytes());
-        head[14..].copy_from_slice(&ports(port, self.door.port));
+        head[14..].copy_from_slice(&ports(port, self.ether_port.port));
         let (mut at, mut left) = (HEAD_BYTES, bytes);
         for mut part in parts {
             while !part.is_empty() {

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use contract::Mac;
 
 use super::mode::Mode;
-use crate::ether::{Door, ETHERTYPE};
+use crate::ether::{ETHERTYPE, EtherPort};
 
 /// Commands, types and flags of bpf(2) (`linux/bpf.h`).
 const MAP_CREATE: libc::c_long = 0;
@@ -207,12 +207,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Attaches an XDP program to the card of `door`, for frames to its port. With `frags`, the
+    /// Attaches an XDP program to the card of `ether_port`, for frames to its port. With `frags`, the
     /// program accepts frames in several buffers.
     ///
     /// # Errors
     /// Fails without rights, and where another program is attached.
-    pub(super) fn attach(door: &Door, mode: Mode, frags: bool) -> io::Result<Program> {
+    pub(super) fn attach(ether_port: &EtherPort, mode: Mode, frags: bool) -> io::Result<Program> {
         let sockets = MapCreate {
             map_type: MAP_TYPE_XSKMAP,
             key_size: 4,
@@ -221,7 +221,7 @@ impl Program {
             map_flags: 0,
         };
         let map = descriptor(MAP_CREATE, &sockets)?;
-        let steps = instructions(map.as_raw_fd(), door.card.mac, door.port);
+        let steps = instructions(map.as_raw_fd(), ether_port.card.mac, ether_port.port);
         let mut name = [0; 16];
         name[..9].copy_from_slice(b"nearflash");
         let load = ProgLoad {
@@ -241,14 +241,14 @@ impl Program {
         let program = uninterrupted(|| descriptor(PROG_LOAD, &load))?;
         let link = LinkCreate {
             program: program.as_raw_fd() as u32,
-            interface: door.card.index as u32,
+            interface: ether_port.card.index as u32,
             attach_type: ATTACH_TYPE_XDP,
             flags: match mode {
                 Mode::Generic => XDP_FLAGS_SKB_MODE,
                 Mode::Native => XDP_FLAGS_DRV_MODE,
             },
         };
-        let link = door.patience.attempt(|| descriptor(LINK_CREATE, &link))?;
+        let link = ether_port.patience.attempt(|| descriptor(LINK_CREATE, &link))?;
         Ok(Program { map, link: Some(link) })
     }
 

@@ -1,5 +1,5 @@
 //! The connection of a load thread to a server that speaks NVMe/TCP or NBD: connecting, waiting
-//! until the client is up, and making load through it. The trait [`Door`] has what the protocols
+//! until the client is up, and making load through it. The trait [`BlockServer`] has what the protocols
 //! differ in.
 
 use client::load::Path;
@@ -19,7 +19,7 @@ pub(super) enum News<F, L> {
 
 /// The address of a server of a protocol other than `reflex`, with the options of the clients that
 /// connect to it.
-pub(super) trait Door: Sized {
+pub(super) trait BlockServer: Sized {
     /// The client of the protocol, through which a load generator sends requests.
     type Client<N: Network>: Path;
 
@@ -49,37 +49,44 @@ pub(super) trait Door: Sized {
 }
 
 /// Connects once and returns the facts that the client found about the server.
-pub(super) fn look<D: Door>(door: &D) -> Result<D::Found, String> {
+pub(super) fn look<D: BlockServer>(server: &D) -> Result<D::Found, String> {
     match Ring::new() {
-        Ok(ring) => look_on::<D, Sockets>(door, &ring),
+        Ok(ring) => look_on::<D, Sockets>(server, &ring),
         Err(no_ring) => {
             errln!("note: {no_ring}; using epoll, which is a little slower");
-            look_on::<D, EpollSockets>(door, &EpollReactor::new().map_err(|e| e.to_string())?)
+            look_on::<D, EpollSockets>(server, &EpollReactor::new().map_err(|e| e.to_string())?)
         }
     }
 }
 
-fn look_on<D: Door, N: Network>(door: &D, reactor: &N::Reactor) -> Result<D::Found, String> {
-    let mut client = door.open::<N>(reactor)?;
-    bring_up::<D, N>(reactor, &Clock::start(), &mut client).map_err(|loss| door.explain(loss))
+fn look_on<D: BlockServer, N: Network>(
+    server: &D,
+    reactor: &N::Reactor,
+) -> Result<D::Found, String> {
+    let mut client = server.open::<N>(reactor)?;
+    bring_up::<D, N>(reactor, &Clock::start(), &mut client).map_err(|loss| server.explain(loss))
 }
 
 /// Connects to the server and runs the load of a thread to its end.
-pub(super) fn drive<D: Door>(mut door: D, job: Job) -> Result<End, String> {
-    door.set_lanes(job.shape.lanes + usize::from(job.shape.probe.is_some()));
+pub(super) fn drive<D: BlockServer>(mut server: D, job: Job) -> Result<End, String> {
+    server.set_lanes(job.shape.lanes + usize::from(job.shape.probe.is_some()));
     match Ring::new() {
-        Ok(ring) => drive_on::<D, Sockets>(&door, &ring, job),
+        Ok(ring) => drive_on::<D, Sockets>(&server, &ring, job),
         // The look has told about the missing ring.
         Err(_) => {
             let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
-            drive_on::<D, EpollSockets>(&door, &epoll, job)
+            drive_on::<D, EpollSockets>(&server, &epoll, job)
         }
     }
 }
 
-fn drive_on<D: Door, N: Network>(door: &D, reactor: &N::Reactor, job: Job) -> Result<End, String> {
-    let mut client = door.open::<N>(reactor)?;
-    bring_up::<D, N>(reactor, &job.clock, &mut client).map_err(|loss| door.explain(loss))?;
+fn drive_on<D: BlockServer, N: Network>(
+    server: &D,
+    reactor: &N::Reactor,
+    job: Job,
+) -> Result<End, String> {
+    let mut client = server.open::<N>(reactor)?;
+    bring_up::<D, N>(reactor, &job.clock, &mut client).map_err(|loss| server.explain(loss))?;
     job.drive(reactor, client, |client, losses| {
         while let Some(news) = D::news::<N>(client) {
             if let News::Lost(loss) = news {
@@ -91,7 +98,7 @@ fn drive_on<D: Door, N: Network>(door: &D, reactor: &N::Reactor, job: Job) -> Re
 }
 
 /// Waits until a client is connected. Returns `Err(None)` if that takes longer than `CONNECT_MAX`.
-fn bring_up<D: Door, N: Network>(
+fn bring_up<D: BlockServer, N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,
     client: &mut D::Client<N>,

@@ -1,20 +1,20 @@
-//! Measures the instructions that a guest executes for a read through each kind of client, called a
-//! door: the kernel's NVMe/TCP host, its NBD client, its iSCSI initiator, and `nearflash attach`.
+//! Measures the instructions that a guest executes for a read through each kind of
+//! client: the kernel's NVMe/TCP host, its NBD client, its iSCSI initiator, and `nearflash attach`.
 //!
-//! All doors are open in one guest at once, and their loads take turns. A plug-in of the emulator
+//! All clients are open in one guest at once, and their loads take turns. A plug-in of the emulator
 //! counts the guest's instructions in the kernel and in programs, so nothing depends on the speed
 //! of this machine. Each load is watched only while it runs, without its start and end. The
 //! instructions that the guest executes while a load waits are measured apart and subtracted by
 //! time. A block device that answers at once shows what the load itself costs.
 
 mod bed;
+mod client;
 mod counter;
-mod door;
 mod report;
 
 use super::{Context, Verdict};
 use bed::Bed;
-use door::{DEPTHS, Door};
+use client::{Client, DEPTHS};
 use report::Report;
 use xtask::needs::{self, Need};
 
@@ -30,7 +30,7 @@ const NEEDS: &[Need] = &[
 /// Number of reads of the run in which instructions are counted by function of the kernel.
 const READS: u32 = 10_000;
 
-/// Number of rounds of measurements; odd. In each round every door has its turn.
+/// Number of rounds of measurements; odd. In each round every client has its turn.
 const ROUNDS: usize = 3;
 
 /// Counts the instructions of reads, prints the tables, and returns their summary.
@@ -43,13 +43,13 @@ pub(super) fn instructions(context: &Context) -> Result<Verdict, String> {
     let mut report = Report::default();
     for depth in DEPTHS {
         for round in 0..ROUNDS {
-            for door in Door::ALL {
-                let cost = bed.measure(door, depth)?;
-                println!("    {depth:>2} in flight, round {round}: {}: {cost}", door.name());
-                report.add(door, depth, cost);
+            for client in Client::ALL {
+                let cost = bed.measure(client, depth)?;
+                println!("    {depth:>2} in flight, round {round}: {}: {cost}", client.name());
+                report.add(client, depth, cost);
             }
         }
-        let ways = bed.ways(Door::AttachSleeping, depth, READS)?;
+        let ways = bed.ways(Client::AttachSleeping, depth, READS)?;
         report.add_ways(depth, ways);
     }
     let release = bed.end()?;

@@ -23,7 +23,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The open listeners of clients, of the admin API and of upgrades. The files of Unix sockets are
 /// removed on drop, unless another process gets the listeners.
-pub(super) struct Doors {
+pub(super) struct BoundSockets {
     listeners: Vec<(ListenerId, Listener)>,
     open: Vec<Open>,
     urls: Vec<String>,
@@ -33,14 +33,14 @@ pub(super) struct Doors {
     sockets: Vec<Arc<Socket>>,
 }
 
-impl Doors {
+impl BoundSockets {
     /// Binds the clients' listeners for `workers` workers, or adopts the sockets that the
     /// predecessor passed, or that this process retained when it restarted itself.
     pub(super) fn bind(
         listen_at: &[ListenAt],
         (tcp, workers, keys): (&TcpOptions, usize, &HostKeys),
         mut successor: Option<&mut Successor>,
-    ) -> Result<Doors, String> {
+    ) -> Result<BoundSockets, String> {
         let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
         let mut inherited = Inherited::take()?;
         for at in listen_at {
@@ -65,7 +65,7 @@ impl Doors {
             io::give_up_card_rights().map_err(|error| error.to_string())?;
         }
         let (sockets, apis) = (Vec::new(), Vec::new());
-        Ok(Doors { listeners, open, urls, sockets, apis, upgrade: None })
+        Ok(BoundSockets { listeners, open, urls, sockets, apis, upgrade: None })
     }
 
     /// Returns the URLs at which clients connect.
@@ -93,7 +93,7 @@ impl Doors {
         crew: Crew,
         mut successor: Option<&mut Successor>,
     ) -> Result<(), String> {
-        // One for all doors: they scrape one at a time.
+        // One for all addresses: they scrape one at a time.
         let scraped = scrape_router(tenants.clone(), args.metrics_tenants);
         let wanted = office.wanted();
         self.apis.extend(office.serve(tenants, crew, &scraped, successor.as_deref_mut())?);

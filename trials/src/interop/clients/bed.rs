@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::client::Client;
 use super::counter::{Counter, Names};
-use super::door::Door;
 use super::report::Cost;
 use crate::bench::process::Server;
 use crate::interop::Context;
@@ -17,8 +17,8 @@ use crate::interop::guest::{Guest, HOST, LATER, Machine, SOON};
 use crate::interop::port::free_port;
 
 /// The qualified names of the volume for NVMe hosts and for iSCSI initiators.
-const NQN: &str = "nqn.2026-11.io.nearflash:doors";
-const IQN: &str = "iqn.2026-11.io.nearflash:doors";
+const NQN: &str = "nqn.2026-11.io.nearflash:clients";
+const IQN: &str = "iqn.2026-11.io.nearflash:clients";
 
 /// The size in bytes of each volume, all of whose data is in memory.
 const BYTES: u64 = 64 << 20;
@@ -94,7 +94,7 @@ impl Bed {
         let (qemu, kernel) = context.tools()?;
         let share = &context.folder;
         let machine = Machine { qemu, kernel, share, disks: Vec::new(), forwards: Vec::new() };
-        let mut guest = machine.boot_with("doors", &counter.argument())?;
+        let mut guest = machine.boot_with("clients", &counter.argument())?;
         let program = context.nearflash.display();
         open(&mut guest, &ports, &format!("exec {program} attach"))?;
         let names = Names::parse(&guest.must("cat /proc/kallsyms", SOON)?);
@@ -135,10 +135,10 @@ impl Bed {
         Ok(())
     }
 
-    /// Returns the instructions of one read through a door with `depth` reads in flight, without
+    /// Returns the instructions of one read through a client with `depth` reads in flight, without
     /// those that a waiting guest executes meanwhile.
-    pub(super) fn measure(&mut self, door: Door, depth: u32) -> Result<Cost, String> {
-        let watched = self.watch(door.device(), depth, BEGUN)?;
+    pub(super) fn measure(&mut self, client: Client, depth: u32) -> Result<Cost, String> {
+        let watched = self.watch(client.device(), depth, BEGUN)?;
         let [programs, kernel] = [0, 1].map(|mode| {
             (watched.counts[mode] - self.idle[mode] * watched.seconds) / watched.reads as f64
         });
@@ -184,13 +184,13 @@ impl Bed {
     /// load's start and end are included.
     pub(super) fn ways(
         &mut self,
-        door: Door,
+        client: Client,
         depth: u32,
         reads: u32,
     ) -> Result<Vec<(String, f64)>, String> {
         let before = self.counter.snapshot(&self.names)?;
         let size = format!("--iodepth={depth} --number_ios={reads}");
-        self.guest.must(&load(door.device(), &size), LATER)?;
+        self.guest.must(&load(client.device(), &size), LATER)?;
         let after = self.counter.snapshot(&self.names)?;
         let busiest = self.names.busiest(&before, &after).into_iter();
         Ok(busiest.map(|(name, count)| (name, count as f64 / f64::from(reads))).collect())
