@@ -10,8 +10,8 @@ mod bench;
 mod certificate;
 mod cost;
 mod interop;
+mod read_path;
 mod siege;
-mod way;
 
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ enum Trial {
     /// Count the instructions that scheduling costs
     Cost(cost::CostOptions),
     /// Lists the files that execute instructions in one read.
-    Way(way::WayOptions),
+    Way(read_path::ReadPathOptions),
     /// Builds the engine for fio, and compares it with the program's own load.
     FioEngine(interop::fio::EngineOptions),
     /// Send forged packets
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Trial::Takeover(options) => bench::takeover::run(&options),
         Trial::Siege(options) => siege::run(&options),
         Trial::Cost(options) => cost::run(&options),
-        Trial::Way(options) => way::run(&options),
+        Trial::Way(options) => read_path::run(&options),
         Trial::FioEngine(options) => interop::fio::build(&options),
         Trial::Forge(options) => bench::packets::forge::run(&options),
         Trial::Sink(options) => bench::packets::forge::sink(&options),

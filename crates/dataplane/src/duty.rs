@@ -9,7 +9,7 @@ use flash::Decorated;
 use qos::AnyScheduler;
 use worker::{Attached, Worker};
 
-use crate::interface::Way;
+use crate::interface::SocketBackend;
 use crate::orders::{DiskOrder, Inbox, Order, Orders};
 use crate::sessions::{AnySession, ByListener};
 use crate::volumes::{AnyDevice, Volume};
@@ -64,7 +64,7 @@ impl Duty {
 
     /// Carries out new orders before a turn. `attach` opens a queue to a device, or makes an empty
     /// one if it gets `None`.
-    pub(crate) fn attend<N: Way>(
+    pub(crate) fn attend<N: SocketBackend>(
         &mut self,
         worker: &mut ServerWorker<N>,
         now: Instant,
@@ -78,7 +78,7 @@ impl Duty {
         }
     }
 
-    fn take<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant, order: Order) {
+    fn take<N: SocketBackend>(&mut self, worker: &mut ServerWorker<N>, now: Instant, order: Order) {
         let sockets = worker.ports().0;
         match order {
             Order::Stop => self.stop(worker, now),
@@ -108,7 +108,7 @@ impl Duty {
         }
     }
 
-    fn stop<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
+    fn stop<N: SocketBackend>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
         if self.drain == Drain::Off {
             self.drain = Drain::Begun;
             let (worker_number, connections) = (self.worker, worker.connections());
@@ -122,7 +122,7 @@ impl Duty {
 
     /// Carries out the orders to open and close devices where no request of this worker is at the
     /// old device.
-    fn exchange_disks<N: Way>(
+    fn exchange_disks<N: SocketBackend>(
         &mut self,
         worker: &mut ServerWorker<N>,
         attach: impl Fn(usize, Option<&Volume>) -> Result<ServerDevice, String>,
@@ -149,7 +149,7 @@ impl Duty {
 
     /// Reports the orders that are carried out after a turn, and continues a drain. Returns when
     /// the next turn is due, or `None` after the last turn.
-    pub(crate) fn after<N: Way>(
+    pub(crate) fn after<N: SocketBackend>(
         &mut self,
         worker: &mut ServerWorker<N>,
         now: Instant,

@@ -14,24 +14,24 @@ pub enum Chosen {
 }
 
 /// A kind of sockets (of io_uring or epoll) that a worker can be built on.
-pub trait Way: Network {
+pub trait SocketBackend: Network {
     /// Returns the kernel interface that devices use beside these sockets.
     fn through(reactor: &Self::Reactor) -> Through<'_>;
 }
 
-impl Way for Sockets {
+impl SocketBackend for Sockets {
     fn through(reactor: &Ring) -> Through<'_> {
         Through::Ring(reactor)
     }
 }
 
-impl Way for PacketSockets {
+impl SocketBackend for PacketSockets {
     fn through(reactor: &Ring) -> Through<'_> {
         Through::Ring(reactor)
     }
 }
 
-impl Way for EpollSockets {
+impl SocketBackend for EpollSockets {
     fn through(reactor: &EpollReactor) -> Through<'_> {
         Through::Threads(reactor.waker())
     }

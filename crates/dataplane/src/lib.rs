@@ -18,7 +18,7 @@ mod volumes;
 
 pub use accounts::Accounts;
 pub use files::Files;
-pub use interface::{Chosen, Way};
+pub use interface::{Chosen, SocketBackend};
 pub use medium::{Medium, close, fill_commit, read_files};
 pub use orders::{DiskOrder, Inbox, Order, Orders};
 pub use places::{Disk, Places};

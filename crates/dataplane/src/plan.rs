@@ -17,7 +17,7 @@ use worker::{Attached, Limits, Line, Parts, Watch, Worker};
 
 use crate::accounts::Accounts;
 use crate::duty::{Duty, ServerDevice, ServerWorker};
-use crate::interface::{Chosen, Way};
+use crate::interface::{Chosen, SocketBackend};
 use crate::orders::{Inbox, Orders};
 use crate::places::Places;
 use crate::sessions::ByListener;
@@ -124,7 +124,7 @@ impl Plan {
 }
 
 /// Starts the workers and waits until each can serve. The first worker accepts connections.
-fn start<N: Way>(
+fn start<N: SocketBackend>(
     plan: &Arc<Plan>,
     listeners: Vec<(ListenerId, Listener)>,
 ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
@@ -168,7 +168,7 @@ fn await_workers(
 }
 
 /// Runs a worker on the calling thread.
-fn work<N: Way>(
+fn work<N: SocketBackend>(
     plan: &Plan,
     number: usize,
     listeners: Vec<(ListenerId, Listener)>,
@@ -210,7 +210,7 @@ fn work<N: Way>(
     });
 }
 
-fn build<N: Way>(
+fn build<N: SocketBackend>(
     plan: &Plan,
     number: usize,
     listeners: Vec<(ListenerId, Listener)>,

@@ -13,8 +13,8 @@ use contract::{
     Migrate, NetEvent, SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{
-    LANES_MAX, PacketKey, Packets, Policy, Sealed, Settings, Shape, Shaped, Station,
-    TransportSettings, Way,
+    LANES_MAX, PacketKey, Packets, Policy, Route, Sealed, Settings, Shape, Shaped, Station,
+    TransportSettings,
 };
 
 use crate::arena::Fresh;
@@ -256,9 +256,9 @@ impl PacketSockets {
         let key = (true, self.key.clone());
         self.packets = Some(match &server {
             Endpoint::Ethernet(at) => {
-                let (roads, ways) = self.call_cards(at)?;
+                let (roads, routes) = self.call_cards(at)?;
                 let mut packets = self.carry(roads, at.window, key)?;
-                packets.dial_by(&ways);
+                packets.dial_by(&routes);
                 packets
             }
             Endpoint::Packets(lanes) => {
@@ -276,15 +276,15 @@ impl PacketSockets {
 
     /// Opens the cards for a server on Ethernet segments, and returns the carriers and the routes
     /// to the server. A card that cannot be opened costs speed, not correctness, if another can.
-    fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Way>), Error> {
-        let (mut ether_ports, mut roads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+    fn call_cards(&mut self, at: &EtherAddress) -> Result<(Vec<Road>, Vec<Route>), Error> {
+        let (mut ether_ports, mut roads, mut routes) = (Vec::new(), Vec::new(), Vec::new());
         let mut opened: Vec<&str> = Vec::new();
         let mut failure = Error::new(format!("{at} names no server; expected INTERFACE/MAC"));
         // Cards that only search are of no use without one that leads to the server.
         let (named, searching): (Vec<_>, Vec<_>) =
             at.cards().iter().partition(|card| card.mac.is_some());
         for card in named.into_iter().chain(searching) {
-            if card.mac.is_none() && !ways.iter().any(|way: &Way| way.to.is_some()) {
+            if card.mac.is_none() && !routes.iter().any(|route: &Route| route.to.is_some()) {
                 return Err(failure);
             }
             let lane = opened.iter().position(|interface| *interface == card.interface());
@@ -305,13 +305,13 @@ impl PacketSockets {
                 },
             };
             let to = card.mac.map(|mac| Station::Ethernet { mac, port: at.port });
-            ways.extend(lane.map(|lane| Way { lane: lane as u8, to }));
+            routes.extend(lane.map(|lane| Route { lane: lane as u8, to }));
         }
-        if !ways.iter().any(|way| way.to.is_some()) {
+        if !routes.iter().any(|route| route.to.is_some()) {
             return Err(failure);
         }
         self.ether_ports = ether_ports;
-        Ok((roads, ways))
+        Ok((roads, routes))
     }
 
     /// Receives packets at a listener.

@@ -1,14 +1,14 @@
-//! The dialling side of a transport: the ways to its server, and its associations there.
+//! The dialling side of a transport: the routes to its server, and its associations there.
 
 use alloc::collections::VecDeque;
 
 use crate::event::AssociationId;
-use crate::ways::Ways;
+use crate::routes::Routes;
 
 /// The dialling side of a transport.
 #[derive(Default)]
 pub(crate) struct Caller {
-    pub ways: Ways,
+    pub routes: Routes,
     /// The association of the next dial.
     pub association: Option<AssociationId>,
     pub is_up: bool,

@@ -51,6 +51,7 @@ mod pools;
 mod proof;
 mod receipt;
 mod record;
+mod routes;
 mod rtt;
 mod seal;
 mod seals;
@@ -65,7 +66,6 @@ mod transport;
 #[cfg(test)]
 mod trial;
 mod waiting;
-mod ways;
 mod window;
 mod words;
 
@@ -78,8 +78,8 @@ pub use key::PacketKey;
 pub use lane::Lane;
 pub use packet::{Lent, PARTS_MAX, Packet};
 pub use pools::Counters;
+pub use routes::Route;
 pub use settings::{LANES_MAX, Sealed, Settings};
 pub use shaped::{AHEAD, Shape, Shaped};
 pub use station::Station;
 pub use transport::{Packets, TransportSettings};
-pub use ways::Way;

@@ -22,10 +22,10 @@ use crate::greet::farewell;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::packet::Packet;
+use crate::routes::Route;
 use crate::settings::{LANES_MAX, Settings};
 use crate::station::Station;
 use crate::waiting::Waiting;
-use crate::ways::Way;
 
 /// The time that the peer of a finished connection has to close its side.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
@@ -138,14 +138,14 @@ impl<L: Lane> Packets<L> {
     /// another one if it is silent. The others become further paths, as do those that the endpoint
     /// tells. A lane is added for each of them.
     pub fn dial_to(&mut self, servers: &[Station]) {
-        self.caller.ways.reach(servers);
+        self.caller.routes.reach(servers);
     }
 
-    /// Makes [`Dial::dial`] connect to the endpoint at the end of these ways, by lanes that are there:
-    /// by the first way with a station, or by another one if that is silent. The others become
+    /// Makes [`Dial::dial`] connect to the endpoint at the end of these routes, by lanes that are there:
+    /// by the first route with a station, or by another one if that is silent. The others become
     /// further paths.
-    pub fn dial_by(&mut self, ways: &[Way]) {
-        self.caller.ways.reach_by(ways);
+    pub fn dial_by(&mut self, routes: &[Route]) {
+        self.caller.routes.reach_by(routes);
     }
 
     /// Divides further dials among `count` associations with the server, in turns, where usually all
@@ -158,7 +158,7 @@ impl<L: Lane> Packets<L> {
     /// Returns a further station of the server for which a lane is to be added; `None` if there is
     /// none. [`add_lane`](Packets::add_lane) or [`forgo_lane`](Packets::forgo_lane) answers it.
     pub fn wanted_lane(&self) -> Option<Station> {
-        self.caller.ways.station_of(self.lanes.count())
+        self.caller.routes.station_of(self.lanes.count())
     }
 
     /// Adds a lane to the station that [`wanted_lane`](Packets::wanted_lane) returns.
@@ -170,13 +170,13 @@ impl<L: Lane> Packets<L> {
 
     /// Gives up the station that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
     pub fn forgo_lane(&mut self) {
-        self.caller.ways.forgo(self.lanes.count());
+        self.caller.routes.forgo(self.lanes.count());
     }
 
     /// Adds the path by a lane to the station that it leads to, if both are there. The lane may have
     /// led elsewhere in an earlier association.
     fn use_lane(&mut self, number: usize) {
-        if let Some(to) = self.caller.ways.station_of(number)
+        if let Some(to) = self.caller.routes.station_of(number)
             && let Some(lane) = self.lanes.all().get_mut(number)
         {
             lane.renew(to);
@@ -187,24 +187,24 @@ impl<L: Lane> Packets<L> {
     /// Adds a path to the association with the server, if there is one.
     fn add_path(&mut self, lane: u8, to: Station) {
         if let Some(association) = self.caller.association {
-            let is_claim = !self.caller.ways.names(&to);
+            let is_claim = !self.caller.routes.names(&to);
             self.endpoint.add_path(self.now, association, (lane, to), is_claim);
         }
     }
 
     /// Notes a further station of the server that was dialled.
     fn told(&mut self, station: Station) {
-        if !self.caller.ways.note(station) {
+        if !self.caller.routes.note(station) {
             return;
         }
         if let Some(association) =
-            self.caller.association.filter(|_| self.caller.ways.is_by_segment())
+            self.caller.association.filter(|_| self.caller.routes.is_by_segment())
         {
-            for lane in self.caller.ways.searching() {
+            for lane in self.caller.routes.searching() {
                 self.endpoint.add_path(self.now, association, (lane, station), true);
             }
         } else {
-            self.use_lane(self.caller.ways.last_lane());
+            self.use_lane(self.caller.routes.last_lane());
         }
     }
 
@@ -290,13 +290,13 @@ impl<L: Lane> Packets<L> {
             return;
         }
         while let Some(&place) = self.caller.waiting.front() {
-            let Some((lane, server)) = self.caller.ways.dialled() else { return };
+            let Some((lane, server)) = self.caller.routes.dialled() else { return };
             self.caller.choose();
             if self.caller.association.is_none() {
                 if !self.caller.has_others() {
                     self.lanes.all()[usize::from(lane)].renew(server);
                 }
-                self.caller.ways.begin();
+                self.caller.routes.begin();
                 self.caller.association = self.endpoint.dial(now, lane, server);
                 (self.caller.is_up, self.caller.refusal) = (false, None);
             }
@@ -351,15 +351,15 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    /// Processes the beginning of an association, which gets a path for each way to the server that
+    /// Processes the beginning of an association, which gets a path for each route to the server that
     /// is known.
     fn up(&mut self, association: AssociationId) {
         if !self.caller.up(association) || self.caller.is_divided() {
             return;
         }
         let mut number = 1;
-        while let Some((lane, to)) = self.caller.ways.way(number) {
-            match self.caller.ways.is_by_segment() {
+        while let Some((lane, to)) = self.caller.routes.nth(number) {
+            match self.caller.routes.is_by_segment() {
                 true => self.add_path(lane, to),
                 false => self.told(to),
             }
@@ -442,7 +442,7 @@ impl<L: Lane> Packets<L> {
         }
         if why == Down::Silent || self.caller.refusal.is_some() {
             // The next dial is to another station of the server.
-            self.caller.ways.turn();
+            self.caller.routes.turn();
         }
         let errno = self.caller.refusal.take().unwrap_or(match why {
             Down::Silent => TIMED_OUT,

@@ -15,7 +15,7 @@ mod loads;
 pub(super) mod table;
 mod upgrade;
 pub(super) mod watch;
-mod way;
+mod transport;
 
 use std::path::PathBuf;
 

@@ -36,9 +36,9 @@ impl Drop for Scratch {
     }
 }
 
-/// The way in which the bench reaches its files.
+/// The mode in which the bench opens its files.
 #[derive(Clone, Copy)]
-struct Way {
+struct OpenMode {
     in_memory: bool,
     direct: bool,
     registered: bool,
@@ -47,7 +47,7 @@ struct Way {
     block_device: bool,
 }
 
-const PLAIN: Way = Way {
+const PLAIN: OpenMode = OpenMode {
     in_memory: false,
     direct: true,
     registered: true,
@@ -80,7 +80,7 @@ impl Drop for LoopDevice {
 /// A bench whose volumes are files; `open` makes the queue.
 struct Files<F> {
     scratch: Scratch,
-    way: Way,
+    mode: OpenMode,
     ring: Ring,
     clock: Clock,
     pool: BufPool,
@@ -117,15 +117,15 @@ fn turn(ring: &Ring, clock: &Clock, wake_at: Option<Instant>) -> Instant {
 }
 
 impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
-    fn new(name: &str, way: Way, open: F) -> Self {
+    fn new(name: &str, mode: OpenMode, open: F) -> Self {
         let ring = Ring::new().unwrap();
         let arena = carve(&BufPool::CLASSES).unwrap();
-        if way.registered {
+        if mode.registered {
             ring.register_buffers(&arena).unwrap();
         }
         Files {
-            scratch: Scratch::new(name, way.in_memory),
-            way,
+            scratch: Scratch::new(name, mode.in_memory),
+            mode,
             ring,
             clock: Clock::start(),
             pool: BufPool::new(arena.bufs),
@@ -147,7 +147,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
     fn volume(&mut self, blocks: u64, read_only: bool) -> FileVolume {
         self.made += 1;
         let mut path = self.scratch.file(&self.made.to_string());
-        let Way { direct, granularity_bytes_min, block_device, .. } = self.way;
+        let OpenMode { direct, granularity_bytes_min, block_device, .. } = self.mode;
         if block_device {
             let file = std::fs::File::create(&path).unwrap();
             file.set_len(blocks * 512).unwrap();
@@ -219,20 +219,20 @@ fn a_file_conforms_beside_sockets_and_is_released_with_its_queue() {
 
 #[test]
 fn a_file_conforms_without_registered_buffers_and_through_the_page_cache() {
-    let way = Way { registered: false, direct: false, ..PLAIN };
-    conformance::run(&mut Files::new("cached", way, through_the_ring));
+    let mode = OpenMode { registered: false, direct: false, ..PLAIN };
+    conformance::run(&mut Files::new("cached", mode, through_the_ring));
 }
 
 #[test]
 fn a_file_of_large_granules_conforms() {
-    let way = Way { granularity_bytes_min: 4096, ..PLAIN };
-    conformance::run(&mut Files::new("granules", way, through_the_ring));
+    let mode = OpenMode { granularity_bytes_min: 4096, ..PLAIN };
+    conformance::run(&mut Files::new("granules", mode, through_the_ring));
 }
 
 #[test]
 fn a_file_in_memory_conforms() {
-    let way = Way { in_memory: true, ..PLAIN };
-    conformance::run(&mut Files::new("memory", way, through_the_ring));
+    let mode = OpenMode { in_memory: true, ..PLAIN };
+    conformance::run(&mut Files::new("memory", mode, through_the_ring));
 }
 
 #[test]
@@ -242,8 +242,8 @@ fn a_file_behind_threads_conforms() {
 
 #[test]
 fn a_file_of_large_granules_behind_threads_conforms() {
-    let way = Way { granularity_bytes_min: 4096, in_memory: true, ..PLAIN };
-    conformance::run(&mut Files::new("threads-granules", way, through_threads));
+    let mode = OpenMode { granularity_bytes_min: 4096, in_memory: true, ..PLAIN };
+    conformance::run(&mut Files::new("threads-granules", mode, through_threads));
 }
 
 /// A function that makes one pass of a thread, waits until the time if that is later, and returns
@@ -300,8 +300,8 @@ fn a_block_device_conforms() {
         println!("SKIPPED: no loop devices here: {reason}");
         return;
     }
-    let way = Way { block_device: true, ..PLAIN };
-    let mut files = Files::new("block", way, through_the_ring);
+    let mode = OpenMode { block_device: true, ..PLAIN };
+    let mut files = Files::new("block", mode, through_the_ring);
     conformance::run(&mut files);
     let device = files.loop_device.as_ref().unwrap().0.clone();
     let options = FileOptions { read_only: true, ..FileOptions::default() };

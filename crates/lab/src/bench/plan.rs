@@ -32,7 +32,7 @@ const BLIND_SPAN_BYTES: u64 = 64 << 20;
 pub(super) struct Plan {
     /// A description of the measurement in one line.
     pub(super) headline: String,
-    pub(super) way: Way,
+    pub(super) path: RequestPath,
     /// The load of each thread.
     pub(super) shapes: Vec<Shape>,
     pub(super) warmup: Duration,
@@ -43,7 +43,7 @@ pub(super) struct Plan {
 
 /// The path by which requests reach their target.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum RequestPath {
     Server {
         reach: Reach,
         namespace: Option<NamespaceId>,
@@ -76,12 +76,12 @@ impl Plan {
         }
         check_version(arguments)?;
         let lanes = connections.div_ceil(threads) + usize::from(arguments.probe);
-        let (way, capacity) = way(arguments, lanes)?;
+        let (path, capacity) = path(arguments, lanes)?;
         let span = span(arguments, capacity, threads)?;
         let shapes = shapes(arguments, connections, span);
         Ok(Plan {
             headline: headline(arguments, connections, span),
-            way,
+            path,
             shapes,
             warmup: arguments.warmup,
             seconds: arguments.seconds,
@@ -119,22 +119,22 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-/// Returns the way to the target, with at most `lanes` connections for each thread, and the
+/// Returns the path to the target, with at most `lanes` connections for each thread, and the
 /// target's size in bytes; `None` if the server cannot report a size.
-fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
+fn path(arguments: &Arguments, lanes: usize) -> Result<(RequestPath, Option<u64>), Problem> {
     match &arguments.target {
         Target::Nvme { endpoint, address, .. } => {
             let (server, bytes) = NvmeServer::find(arguments, endpoint, address, lanes)?;
-            Ok((Way::Nvme(server), Some(bytes)))
+            Ok((RequestPath::Nvme(server), Some(bytes)))
         }
         Target::Nbd { reach, export, .. } => {
             let (server, bytes) = NbdServer::find(arguments, reach, export)?;
-            Ok((Way::Nbd(server), Some(bytes)))
+            Ok((RequestPath::Nbd(server), Some(bytes)))
         }
         Target::Device { spec, .. } => {
             let volume = Volume::open(spec).map_err(Problem::Failed)?;
             let bytes = volume.bytes();
-            Ok((Way::Device(Arc::new(volume)), Some(bytes)))
+            Ok((RequestPath::Device(Arc::new(volume)), Some(bytes)))
         }
         Target::Server { reach, version, .. } => {
             let options = Options {
@@ -164,7 +164,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
                     size_text(BLIND_SPAN_BYTES)
                 );
             }
-            Ok((Way::Server { reach: reach.clone(), namespace, options }, bytes))
+            Ok((RequestPath::Server { reach: reach.clone(), namespace, options }, bytes))
         }
     }
 }

@@ -17,7 +17,7 @@ use io::{
 
 use super::block_server;
 use super::job::{CONNECT_MAX, Desk, Job};
-use super::plan::{Plan, Way};
+use super::plan::{Plan, RequestPath};
 use super::problem::Problem;
 use super::target::Reach;
 use crate::report::End;
@@ -51,7 +51,7 @@ pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
             go,
             _running: running_sender.clone(),
         };
-        crew.threads.push(spawn(n, &plan.way, job)?);
+        crew.threads.push(spawn(n, &plan.path, job)?);
     }
     drop((running_sender, ready_sender));
     for _ in 0..plan.shapes.len() {
@@ -73,10 +73,14 @@ pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
     Ok(crew)
 }
 
-fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>>, Problem> {
+fn spawn(
+    n: usize,
+    path: &RequestPath,
+    job: Job,
+) -> Result<JoinHandle<Result<End, String>>, Problem> {
     let builder = std::thread::Builder::new().name(format!("load{n}"));
-    let spawned = match way {
-        Way::Server { reach, namespace, options } => {
+    let spawned = match path {
+        RequestPath::Server { reach, namespace, options } => {
             let lanes = job.shape.lanes + usize::from(job.shape.probe.is_some());
             let options = Options {
                 connections: lanes,
@@ -89,15 +93,15 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
             let (server, namespace) = (reach.clone(), *namespace);
             builder.spawn(move || remote(server, namespace, options, job))
         }
-        Way::Nvme(server) => {
+        RequestPath::Nvme(server) => {
             let server = server.clone();
             builder.spawn(move || block_server::drive(server, job))
         }
-        Way::Nbd(server) => {
+        RequestPath::Nbd(server) => {
             let server = server.clone();
             builder.spawn(move || block_server::drive(server, job))
         }
-        Way::Device(volume) => {
+        RequestPath::Device(volume) => {
             let volume = volume.clone();
             builder.spawn(move || local(&volume, n, job))
         }

@@ -19,7 +19,7 @@ const PAPER: [(&str, &str, &str); 4] = [
 ];
 
 /// The read and write latencies of one path to one device.
-struct Way {
+struct PathLatencies {
     name: &'static str,
     device: &'static str,
     read: Point,
@@ -28,46 +28,48 @@ struct Way {
 
 pub(super) fn measure(bed: &Bed) -> Result<Figure, String> {
     let mut figure = figure();
-    let mut ways = Vec::new();
+    let mut paths = Vec::new();
     for (spec, device) in DEVICES {
-        ways.push(way(bed, "local", device, spec)?);
+        paths.push(measured(bed, "local", device, spec)?);
         if let Some(program) = bed.yardstick("naive") {
             let server =
                 bed.serve_with(&program, &["--listen", "127.0.0.1:0", "--device", spec])?;
-            ways.push(way(bed, "libaio-style server", device, &url_v1(server.address()))?);
+            paths.push(measured(bed, "libaio-style server", device, &url_v1(server.address()))?);
         } else if device == "flash" {
             figure.notes.push(NO_YARDSTICK.to_owned());
         }
         if device == "memory" {
             match iscsi::measure(bed) {
-                Ok([read, write]) => ways.push(Way { name: "iSCSI", device, read, write }),
+                Ok([read, write]) => {
+                    paths.push(PathLatencies { name: "iSCSI", device, read, write })
+                }
                 Err(why) => figure.notes.push(format!("iSCSI left out: {why}.")),
             }
         }
         let server = bed.serve(spec)?;
-        ways.push(way(bed, "nearflash", device, &url(server.address()))?);
+        paths.push(measured(bed, "nearflash", device, &url(server.address()))?);
         server.stop()?;
     }
-    for way in &ways {
-        let paper = PAPER.iter().find(|(name, ..)| *name == way.name);
-        let (_, read, write) = paper.expect("every way is in the paper");
+    for path in &paths {
+        let paper = PAPER.iter().find(|(name, ..)| *name == path.name);
+        let (_, read, write) = paper.expect("every path is in the paper");
         let on_flash =
-            |text: &str| if way.device == "flash" { text.to_owned() } else { String::new() };
+            |text: &str| if path.device == "flash" { text.to_owned() } else { String::new() };
         figure.table.row(vec![
-            way.name.to_owned(),
-            way.device.to_owned(),
-            text(&way.read),
+            path.name.to_owned(),
+            path.device.to_owned(),
+            text(&path.read),
             on_flash(read),
-            text(&way.write),
+            text(&path.write),
             on_flash(write),
         ]);
     }
-    judge(&mut figure, &ways);
+    judge(&mut figure, &paths);
     Ok(figure)
 }
 
 fn figure() -> Figure {
-    let columns = ["way", "device", "read, µs", "the paper", "write, µs", "the paper"];
+    let columns = ["path", "device", "read, µs", "the paper", "write, µs", "the paper"];
     Figure {
         id: "table2",
         title: "unloaded latency of 4 KiB requests, mean / p95".to_owned(),
@@ -79,7 +81,7 @@ fn figure() -> Figure {
         notes: vec![
             "One request in flight; server and client each poll on a processor of their own, over \
              loopback. Flash is the simulated device A (sim:a) in real time. Over memory stands \
-             what the way itself costs; a user-space iSCSI target has no simulated flash to serve, \
+             what the path itself costs; a user-space iSCSI target has no simulated flash to serve, \
              so it is there alone. The paper's rows over the network cross a 10 GbE switch, with \
              Linux clients."
                 .to_owned(),
@@ -88,11 +90,16 @@ fn figure() -> Figure {
     }
 }
 
-fn way(bed: &Bed, name: &'static str, device: &'static str, target: &str) -> Result<Way, String> {
+fn measured(
+    bed: &Bed,
+    name: &'static str,
+    device: &'static str,
+    target: &str,
+) -> Result<PathLatencies, String> {
     let words = |reads| ["--queue-depth", "1", "--span", "64MiB", "--read-percent", reads];
     let read = bed.measure(target, &words("100"))?;
     let write = bed.measure(target, &words("0"))?;
-    Ok(Way { name, device, read, write })
+    Ok(PathLatencies { name, device, read, write })
 }
 
 fn text(point: &Point) -> String {
@@ -101,9 +108,10 @@ fn text(point: &Point) -> String {
     format!("{mean:.0$} / {p95:.1$}", places(mean), places(p95))
 }
 
-fn judge(figure: &mut Figure, ways: &[Way]) {
-    let find =
-        |name: &str, device: &str| ways.iter().find(|way| way.name == name && way.device == device);
+fn judge(figure: &mut Figure, paths: &[PathLatencies]) {
+    let find = |name: &str, device: &str| {
+        paths.iter().find(|path| path.name == name && path.device == device)
+    };
     let (Some(local), Some(ours)) = (find("local", "flash"), find("nearflash", "flash")) else {
         return;
     };

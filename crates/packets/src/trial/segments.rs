@@ -13,7 +13,7 @@ use contract::{
 
 use super::perfect::SMALL;
 use crate::transport::{Packets, TransportSettings};
-use crate::{Arrived, LANES_MAX, Lane, Policy, Settings, Station, Way};
+use crate::{Arrived, LANES_MAX, Lane, Policy, Route, Settings, Station};
 
 /// The time that a packet takes, and the time between two turns, while there is a load.
 const STEP: Duration = Duration::from_micros(50);
@@ -41,7 +41,7 @@ struct Air {
 impl Air {
     /// Returns the number of packets between two addresses since the last reading of any count.
     fn count(&self, from: Station, to: Station) -> usize {
-        self.sent.iter().filter(|way| **way == (from, to)).count()
+        self.sent.iter().filter(|route| **route == (from, to)).count()
     }
 }
 
@@ -156,15 +156,15 @@ struct Segments {
 }
 
 impl Segments {
-    /// Returns a client and a server with a card in each of the given segments. `ways` are the
+    /// Returns a client and a server with a card in each of the given segments. `routes` are the
     /// client's routes.
-    fn new(client: &[u8], ways: &[Way], server: &[u8]) -> Segments {
+    fn new(client: &[u8], routes: &[Route], server: &[u8]) -> Segments {
         let air = Rc::<RefCell<Air>>::default();
         let mut stations = [None; LANES_MAX];
         let told = stations.iter_mut().zip(0..server.len() as u8);
         told.for_each(|(place, lane)| *place = Some(station(SERVER, lane)));
         let (mut client, mut server) = (end(&air, CLIENT, client), end(&air, SERVER, server));
-        client.dial_by(ways);
+        client.dial_by(routes);
         server.tell(stations);
         server.listen(Some(ListenerId(7)));
         let now = Instant::from_nanos(1_000_000_000);
@@ -210,14 +210,14 @@ impl Segments {
     }
 
     /// Returns the number of packets from the client's lane to the server's address, for each of
-    /// the `ways`, in the time `over`.
-    fn carried(&mut self, ways: &[(u8, u8)], over: Duration) -> Vec<usize> {
+    /// the `routes`, in the time `over`.
+    fn carried(&mut self, routes: &[(u8, u8)], over: Duration) -> Vec<usize> {
         self.air.borrow_mut().sent.clear();
         self.run(over);
         let air = self.air.borrow();
         let count =
             |(lane, far): &(u8, u8)| air.count(station(CLIENT, *lane), station(SERVER, *far));
-        ways.iter().map(count).collect()
+        routes.iter().map(count).collect()
     }
 
     fn cut(&mut self, segments: &[u8]) {
@@ -225,15 +225,15 @@ impl Segments {
     }
 }
 
-fn way(lane: u8, to: u8) -> Way {
-    Way { lane, to: Some(station(SERVER, to)) }
+fn route(lane: u8, to: u8) -> Route {
+    Route { lane, to: Some(station(SERVER, to)) }
 }
 
 const MILLI: Duration = Duration::from_millis(1);
 
 #[test]
 fn pairs_of_cards_carry_one_connection_and_a_cut_one_costs_nothing() {
-    let mut all = Segments::new(&[0, 1], &[way(0, 0), way(1, 1)], &[0, 1]);
+    let mut all = Segments::new(&[0, 1], &[route(0, 0), route(1, 1)], &[0, 1]);
     all.run(50 * MILLI);
     let pairs = [(0, 0), (1, 1)];
     let both = all.carried(&pairs, 50 * MILLI);
@@ -252,7 +252,7 @@ fn pairs_of_cards_carry_one_connection_and_a_cut_one_costs_nothing() {
 
 #[test]
 fn a_silent_first_pair_leaves_the_others() {
-    let mut all = Segments::new(&[0, 1], &[way(0, 0), way(1, 1)], &[0, 1]);
+    let mut all = Segments::new(&[0, 1], &[route(0, 0), route(1, 1)], &[0, 1]);
     all.cut(&[0]);
     all.run(6_000 * MILLI);
     assert_eq!(all.closed.len(), 1, "the dial by the first pair fails");
@@ -270,10 +270,10 @@ fn a_silent_first_pair_leaves_the_others() {
 /// are in, and leaves alone what its cards do not reach.
 #[test]
 fn told_cards_are_searched_by_the_cards_that_have_no_server() {
-    let search = |lane| Way { lane, to: None };
-    let ways = [way(0, 0), search(1), search(2), search(3)];
+    let search = |lane| Route { lane, to: None };
+    let routes = [route(0, 0), search(1), search(2), search(3)];
     for server in [[0, 1, 2, 3], [0, 3, 1, 2], [0, 2, 3, 1], [0, 1, 1, 1]] {
-        let mut all = Segments::new(&[0, 1, 2, 3], &ways, &server);
+        let mut all = Segments::new(&[0, 1, 2, 3], &routes, &server);
         all.run(500 * MILLI);
         let pairs: Vec<(u8, u8)> = (0..4).map(|far| (server[usize::from(far)], far)).collect();
         let carried = all.carried(&pairs, 100 * MILLI);

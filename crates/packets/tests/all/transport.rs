@@ -38,7 +38,7 @@ struct Air {
     /// quarter of it.
     evil: u64,
     now: Instant,
-    ways: [Vec<(Instant, Vec<u8>)>; 2],
+    in_flight: [Vec<(Instant, Vec<u8>)>; 2],
     /// The packets by which ends said that they leave.
     parted: Vec<Vec<u8>>,
 }
@@ -60,7 +60,7 @@ impl Air {
         for _ in 0..copies {
             let late = if self.chance.below(1000) < self.evil { 400 } else { 20 };
             let delay = 10 + self.chance.below(late);
-            self.ways[to].push((self.now + Duration::from_micros(delay), bytes.clone()));
+            self.in_flight[to].push((self.now + Duration::from_micros(delay), bytes.clone()));
         }
     }
 }
@@ -82,10 +82,10 @@ impl Lane for End {
     fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut air = self.air.borrow_mut();
         let now = air.now;
-        let way = &mut air.ways[self.me];
-        way.sort_by_key(|(at, _)| *at);
-        while way.first().is_some_and(|(at, _)| *at <= now) && !self.bufs.is_empty() {
-            let (_, bytes) = way.remove(0);
+        let flying = &mut air.in_flight[self.me];
+        flying.sort_by_key(|(at, _)| *at);
+        while flying.first().is_some_and(|(at, _)| *at <= now) && !self.bufs.is_empty() {
+            let (_, bytes) = flying.remove(0);
             let mut buf = self.bufs.pop().expect("there is one");
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
             let (lane, from, at, is_marked) = (0, station(1 - self.me), 0, false);
@@ -166,7 +166,8 @@ fn calm_ends() -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
 /// Returns the air without faults, a server and a client with these keys, and the time.
 fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Instant) {
     let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
+    let air =
+        Air { chance: Chance(1), evil: 0, now, in_flight: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0, keys[0]), transport(&air, 1, keys[1])];
     ends[0].listen(Some(ListenerId(1)));
@@ -237,7 +238,7 @@ impl Seen {
 
 fn run(seed: u64, evil: u64, key: Option<u8>) {
     let (chance, now) = (Chance(seed), Instant::ZERO + Duration::from_secs(1));
-    let air = Air { chance, evil, now, ways: Default::default(), parted: vec![] };
+    let air = Air { chance, evil, now, in_flight: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0, key), transport(&air, 1, key)];
     let mut seen = [Seen::default(), Seen::default()];
@@ -307,7 +308,8 @@ fn sessions_see_their_bytes_in_order_whatever_the_network_does() {
 #[test]
 fn a_dial_to_nobody_ends() {
     let now = Instant::ZERO + Duration::from_secs(1);
-    let air = Air { chance: Chance(1), evil: 0, now, ways: Default::default(), parted: vec![] };
+    let air =
+        Air { chance: Chance(1), evil: 0, now, in_flight: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut end = transport(&air, 1, None);
     end.dial_to(&[station(0)]);
@@ -570,7 +572,7 @@ fn say(air: &Rc<RefCell<Air>>, end: &mut Packets<End>, conn: ConnId, count: usiz
         end.send(now, conn, Frame::bare(FrameHead::new(&[1; 24])));
     }
     end.kick(now);
-    air.borrow().ways[0].len()
+    air.borrow().in_flight[0].len()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Feedback, Instant, Range, Scheduler,
     SizeClass, SlotTable, Submission, TenantId, Turn,
 };
-use dataplane::{Volume, Way};
+use dataplane::{SocketBackend, Volume};
 use flash::Chance;
 use io::{Clock, Reactor, SpinPolicy, ThreadAccount, Waits};
 use qos::{AnyScheduler, PAGE_BYTES};
@@ -125,7 +125,9 @@ pub(super) struct Tools {
 }
 
 /// Starts the thread that makes probes.
-pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String>>, String> {
+pub(super) fn start<N: SocketBackend>(
+    tools: Tools,
+) -> Result<JoinHandle<Result<(), String>>, String> {
     let orders = tools.orders.clone();
     let body = move || {
         orders.account.get_or_init(ThreadAccount::of_this_thread);
@@ -137,7 +139,7 @@ pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String
     thread.map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-fn work<N: Way>(tools: Tools) -> Result<(), String> {
+fn work<N: SocketBackend>(tools: Tools) -> Result<(), String> {
     let say = |error: io::Error| error.to_string();
     let reactor = N::Reactor::new().map_err(say)?;
     let volume = &tools.volume;

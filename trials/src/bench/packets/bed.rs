@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::transport::{Places, Transport};
 use super::watch::{Reading, Spent, Watch, spent};
-use super::way::{Places, Way};
 use crate::bench::link::Link;
 use crate::bench::process::{PACKET_LINK, Server, show};
 
@@ -116,17 +116,17 @@ impl Cable {
         command
     }
 
-    /// Runs a load of this shape over a way, on a server of its own, as fast as possible. Over
+    /// Runs a load of this shape over a transport, on a server of its own, as fast as possible. Over
     /// packets, the client divides its connections among so many associations.
     pub(super) fn once(
         &mut self,
-        way: Way,
+        transport: Transport,
         shape: Shape,
         associations: usize,
     ) -> Result<Figure, String> {
         let port = self.port();
-        let server = self.serve(&[way.server_url(&self.places, port)])?;
-        let mut command = self.load(&way.client_url(&self.places, port), shape);
+        let server = self.serve(&[transport.server_url(&self.places, port)])?;
+        let mut command = self.load(&transport.client_url(&self.places, port), shape);
         if associations > 1 {
             command.env(PACKET_LINK, format!("associations={associations}"));
         }

@@ -3,7 +3,7 @@
 
 use super::bed::{Cable, Figure, Shape};
 use super::judge::{Bound, Measured, Side, pairs};
-use super::way::Way;
+use super::transport::Transport;
 
 /// The loads over TCP: their names, descriptions and shapes.
 const LOADS: [(&str, &str, Shape); 3] = [
@@ -60,11 +60,11 @@ fn one(bed: &mut Cable, name: &'static str, about: &str, shape: Shape) -> [Measu
 /// Measures the load over TCP on a fresh server, which also listens for packets if `has_packets`.
 fn once(bed: &mut Cable, shape: Shape, has_packets: bool) -> Result<Figure, String> {
     let port = bed.port();
-    let mut urls = vec![Way::Tcp.server_url(&bed.places, port)];
+    let mut urls = vec![Transport::Tcp.server_url(&bed.places, port)];
     if has_packets {
-        urls.push(Way::Udp.server_url(&bed.places, port));
+        urls.push(Transport::Udp.server_url(&bed.places, port));
     }
     let server = bed.serve(&urls)?;
-    let command = bed.load(&Way::Tcp.client_url(&bed.places, port), shape);
+    let command = bed.load(&Transport::Tcp.client_url(&bed.places, port), shape);
     bed.measure(&server, command)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::bed::{CLIENT_CPU, Cable, Figure, SERVER_CPU, Shape};
 use super::judge::{Bound, Judged, Measured, Side, ratio, verdict};
-use super::way::Way;
+use super::transport::Transport;
 use crate::bench::process::{Server, private_bytes};
 
 /// The shape of the client's reads: of the measured open loop, and of the closed loop before it.
@@ -49,20 +49,25 @@ struct Told {
 
 /// Measures reads during a flood of forged packets, without and with encryption.
 pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
-    [("forged", Way::UdpFixed), ("forged sealed", Way::SealedFixed)]
-        .map(|(name, way)| one(bed, name, way))
+    [("forged", Transport::UdpFixed), ("forged sealed", Transport::SealedFixed)]
+        .map(|(name, transport)| one(bed, name, transport))
         .into()
 }
 
-fn one(bed: &mut Cable, name: &'static str, way: Way) -> Measured {
+fn one(bed: &mut Cable, name: &'static str, transport: Transport) -> Measured {
     let (mut sides, mut told) = (ALL.map(|to| Side::new(to.name().to_owned())), Told::default());
-    if let Err(error) = rounds(bed, way, &mut sides, &mut told) {
+    if let Err(error) = rounds(bed, transport, &mut sides, &mut told) {
         sides[1].add(Err(error));
     }
     let mut judged = vec![
-        ratio(format!("{way}: p95 beside none"), &sides[1], &sides[0], Bound::AtMost(SLOWER_MAX)),
         ratio(
-            format!("{way}: p95 beside the same packets to a bare socket"),
+            format!("{transport}: p95 beside none"),
+            &sides[1],
+            &sides[0],
+            Bound::AtMost(SLOWER_MAX),
+        ),
+        ratio(
+            format!("{transport}: p95 beside the same packets to a bare socket"),
             &sides[1],
             &sides[2],
             Bound::AtMost(SLOWER_MAX),
@@ -78,7 +83,7 @@ fn one(bed: &mut Cable, name: &'static str, way: Way) -> Measured {
             side.name = format!("{}, {:.0} thousand/s", side.name, rate / 1000.0);
         }
     }
-    let about = format!("{READS_PER_SECOND} reads/s of 4 KiB, {way}");
+    let about = format!("{READS_PER_SECOND} reads/s of 4 KiB, {transport}");
     Measured { name, about, unit: "µs, p95", sides: sides.into(), judged }
 }
 
@@ -98,11 +103,16 @@ fn memory(readings: &[f64]) -> Judged {
 }
 
 /// Runs all rounds on one server.
-fn rounds(bed: &mut Cable, way: Way, sides: &mut [Side], told: &mut Told) -> Result<(), String> {
+fn rounds(
+    bed: &mut Cable,
+    transport: Transport,
+    sides: &mut [Side],
+    told: &mut Told,
+) -> Result<(), String> {
     let port = bed.port();
-    let server = bed.serve(&[way.server_url(&bed.places, port)])?;
+    let server = bed.serve(&[transport.server_url(&bed.places, port)])?;
     let memory = || private_bytes(server.id()).ok_or("the server is gone".to_owned());
-    let url = way.client_url(&bed.places, port);
+    let url = transport.client_url(&bed.places, port);
     // A busy client makes resident what packets that are no forgeries need, too.
     let busy = bed.load(&url, BUSY);
     bed.measure(&server, busy)?;

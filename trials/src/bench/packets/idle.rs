@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::bed::{Cable, Shape};
 use super::judge::{Bound, Measured, Side, verdict};
+use super::transport::Transport;
 use super::watch::ran;
-use super::way::Way;
 use crate::bench::process::{STOP, Server, private_bytes};
 
 const CONNECTIONS: usize = 5000;
@@ -17,7 +17,7 @@ const CORE_MAX: f64 = 0.005;
 const BYTES_MAX: f64 = 1024.0;
 
 /// The transports of the idle connections.
-const WAYS: [Way; 2] = [Way::Udp, Way::XdpFixed];
+const TRANSPORTS: [Transport; 2] = [Transport::Udp, Transport::XdpFixed];
 
 /// The time limit for all connections to open.
 const OPEN_MAX: Duration = Duration::from_secs(20);
@@ -32,11 +32,11 @@ const IDLE_MIN: Duration = Duration::from_secs(2);
 
 /// Measures the idle connections over each transport.
 pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
-    let mut cores = WAYS.map(|way| Side::new(way.to_string()));
-    let mut bytes = WAYS.map(|way| Side::new(way.to_string()));
+    let mut cores = TRANSPORTS.map(|transport| Side::new(transport.to_string()));
+    let mut bytes = TRANSPORTS.map(|transport| Side::new(transport.to_string()));
     for _ in 0..bed.rounds {
-        for (nth, way) in WAYS.into_iter().enumerate() {
-            let idle = once(bed, way);
+        for (nth, transport) in TRANSPORTS.into_iter().enumerate() {
+            let idle = once(bed, transport);
             // An idle server and an idle client lose nothing to other work.
             cores[nth].add(idle.clone().map(|idle| (100.0 * idle.core, 0.0)));
             bytes[nth].add(idle.map(|idle| (idle.bytes, 0.0)));
@@ -66,10 +66,10 @@ struct Idle {
     bytes: f64,
 }
 
-fn once(bed: &mut Cable, way: Way) -> Result<Idle, String> {
+fn once(bed: &mut Cable, transport: Transport) -> Result<Idle, String> {
     let port = bed.port();
-    let server = bed.serve(&[way.server_url(&bed.places, port)])?;
-    let url = way.client_url(&bed.places, port);
+    let server = bed.serve(&[transport.server_url(&bed.places, port)])?;
+    let url = transport.client_url(&bed.places, port);
     // One connection comes and goes first, so that the pools' first pages count for none.
     Client::start(bed, &url, 1)?.end()?;
     settle(&server)?;

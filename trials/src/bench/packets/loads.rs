@@ -2,7 +2,7 @@
 
 use super::bed::{Cable, Figure, Shape};
 use super::judge::{Bound, Measured, Side, ratio};
-use super::way::Way;
+use super::transport::Transport;
 
 /// The compared quantity of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ enum Quantity {
     Median,
 }
 
-/// A load that is made over several ways, and its targets.
+/// A load that is made over several transports, and its targets.
 pub(super) struct Load {
     pub(super) name: &'static str,
     about: &'static str,
@@ -21,19 +21,25 @@ pub(super) struct Load {
     /// The number of associations of the client, over packets.
     associations: usize,
     of: Quantity,
-    /// The ways. Ratios are to the first one.
-    ways: &'static [Way],
+    /// The transports. Ratios are to the first one.
+    transports: &'static [Transport],
     targets: &'static [Target],
 }
 
-/// A target: the ratio of the quantity over one way to that over another.
-struct Target(Way, Way, Bound);
+/// A target: the ratio of the quantity over one transport to that over another.
+struct Target(Transport, Transport, Bound);
 
 const fn shape(block_size: usize, connections: usize, queue_depth: usize) -> Shape {
     Shape { block_size, connections, queue_depth }
 }
 
-const ALL: &[Way] = &[Way::Tcp, Way::Udp, Way::UdpFixed, Way::XdpFixed, Way::SealedFixed];
+const ALL: &[Transport] = &[
+    Transport::Tcp,
+    Transport::Udp,
+    Transport::UdpFixed,
+    Transport::XdpFixed,
+    Transport::SealedFixed,
+];
 
 /// The fields that most loads share.
 const LOAD: Load = Load {
@@ -42,7 +48,7 @@ const LOAD: Load = Load {
     shape: shape(4096, 8, 32),
     associations: 1,
     of: Quantity::Rate,
-    ways: ALL,
+    transports: ALL,
     targets: &[],
 };
 
@@ -55,8 +61,8 @@ pub(super) fn all() -> Vec<Load> {
             shape: shape(4096, 1, 1),
             of: Quantity::Median,
             targets: &[
-                Target(Way::XdpFixed, Way::Tcp, Bound::AtMost(0.65)),
-                Target(Way::Udp, Way::Tcp, Bound::AtMost(0.90)),
+                Target(Transport::XdpFixed, Transport::Tcp, Bound::AtMost(0.65)),
+                Target(Transport::Udp, Transport::Tcp, Bound::AtMost(0.90)),
             ],
             ..LOAD
         },
@@ -65,9 +71,9 @@ pub(super) fn all() -> Vec<Load> {
             about: "5 000 connections of one client, 1 KiB, 1 request each",
             shape: shape(1024, 5000, 1),
             targets: &[
-                Target(Way::Udp, Way::Tcp, Bound::AtLeast(4.0)),
-                Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(4.0)),
-                Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(4.0)),
+                Target(Transport::Udp, Transport::Tcp, Bound::AtLeast(4.0)),
+                Target(Transport::UdpFixed, Transport::Tcp, Bound::AtLeast(4.0)),
+                Target(Transport::XdpFixed, Transport::Tcp, Bound::AtLeast(4.0)),
             ],
             ..LOAD
         },
@@ -83,28 +89,28 @@ pub(super) fn all() -> Vec<Load> {
             shape: shape(4096, 256, 1),
             associations: 256,
             targets: &[
-                Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(1.8)),
-                Target(Way::Udp, Way::Tcp, Bound::AtLeast(1.3)),
-                Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(1.3)),
+                Target(Transport::XdpFixed, Transport::Tcp, Bound::AtLeast(1.8)),
+                Target(Transport::Udp, Transport::Tcp, Bound::AtLeast(1.3)),
+                Target(Transport::UdpFixed, Transport::Tcp, Bound::AtLeast(1.3)),
             ],
             ..LOAD
         },
         Load {
             name: "deep",
             about: "8 connections, 4 KiB, 32 requests each",
-            ways: &[Way::Tcp, Way::Udp, Way::UdpFixed, Way::XdpFixed],
+            transports: &[Transport::Tcp, Transport::Udp, Transport::UdpFixed, Transport::XdpFixed],
             targets: &[
-                Target(Way::Udp, Way::Tcp, Bound::AtLeast(0.90)),
-                Target(Way::UdpFixed, Way::Tcp, Bound::AtLeast(0.90)),
-                Target(Way::XdpFixed, Way::Tcp, Bound::AtLeast(0.45)),
+                Target(Transport::Udp, Transport::Tcp, Bound::AtLeast(0.90)),
+                Target(Transport::UdpFixed, Transport::Tcp, Bound::AtLeast(0.90)),
+                Target(Transport::XdpFixed, Transport::Tcp, Bound::AtLeast(0.45)),
             ],
             ..LOAD
         },
         Load {
             name: "sealed",
             about: "8 connections, 4 KiB, 32 requests each",
-            ways: &[Way::UdpFixed, Way::SealedFixed],
-            targets: &[Target(Way::SealedFixed, Way::UdpFixed, Bound::AtLeast(0.42))],
+            transports: &[Transport::UdpFixed, Transport::SealedFixed],
+            targets: &[Target(Transport::SealedFixed, Transport::UdpFixed, Bound::AtLeast(0.42))],
             ..LOAD
         },
     ]
@@ -127,20 +133,21 @@ impl Quantity {
 }
 
 impl Load {
-    /// Measures all ways in turns. A way that fails, such as AF_XDP where it is missing, has no
+    /// Measures all transports in turns. A transport that fails, such as AF_XDP where it is missing, has no
     /// figures.
     pub(super) fn measure(&self, bed: &mut Cable) -> Measured {
-        let mut sides: Vec<Side> = self.ways.iter().map(|way| Side::new(way.to_string())).collect();
+        let mut sides: Vec<Side> =
+            self.transports.iter().map(|transport| Side::new(transport.to_string())).collect();
         for _ in 0..bed.rounds {
-            for (way, side) in self.ways.iter().zip(&mut sides) {
-                let associations = if *way == Way::Tcp { 1 } else { self.associations };
-                let figure = bed.once(*way, self.shape, associations);
+            for (transport, side) in self.transports.iter().zip(&mut sides) {
+                let associations = if *transport == Transport::Tcp { 1 } else { self.associations };
+                let figure = bed.once(*transport, self.shape, associations);
                 side.add(figure.map(|figure| (self.of.of(&figure), figure.taken)));
             }
         }
-        let side = |of: Way| {
-            let nth = self.ways.iter().position(|way| *way == of);
-            &sides[nth.expect("targets are of ways of the row")]
+        let side = |of: Transport| {
+            let nth = self.transports.iter().position(|transport| *transport == of);
+            &sides[nth.expect("targets are of transports of the row")]
         };
         let judged = self.targets.iter().map(|Target(ours, theirs, bound)| {
             ratio(format!("{ours} beside {theirs}"), side(*ours), side(*theirs), *bound)
@@ -164,7 +171,11 @@ mod tests {
     fn targets_are_of_ways_that_their_row_measures() {
         for load in all() {
             for Target(ours, theirs, _) in load.targets {
-                assert!(load.ways.contains(ours) && load.ways.contains(theirs), "{}", load.name);
+                assert!(
+                    load.transports.contains(ours) && load.transports.contains(theirs),
+                    "{}",
+                    load.name
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::bench::link::Link;
 
 /// A transport between the server and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Transport {
     Tcp,
     /// UDP with the window that the end finds by delays.
     Udp,
@@ -41,12 +41,12 @@ impl Places {
     }
 }
 
-impl Way {
+impl Transport {
     /// Returns the URL at which the server listens on `port`.
     pub(super) fn server_url(self, places: &Places, port: u16) -> String {
         match self {
-            Way::Tcp => format!("reflex://{}:{port}", places.address),
-            Way::XdpFixed => {
+            Transport::Tcp => format!("reflex://{}:{port}", places.address),
+            Transport::XdpFixed => {
                 format!("reflex+eth://{}?via=xdp&window=64&port={port}", places.interfaces[0])
             }
             _ => self.client_url(places, port),
@@ -57,28 +57,28 @@ impl Way {
     pub(super) fn client_url(self, places: &Places, port: u16) -> String {
         let Places { address, interfaces, mac, key } = places;
         match self {
-            Way::Tcp => format!("reflex://{address}:{port}?v=2"),
-            Way::Udp => format!("reflex+udp://{address}:{port}"),
-            Way::UdpFixed => format!("reflex+udp://{address}:{port}?window=64"),
-            Way::XdpFixed => {
+            Transport::Tcp => format!("reflex://{address}:{port}?v=2"),
+            Transport::Udp => format!("reflex+udp://{address}:{port}"),
+            Transport::UdpFixed => format!("reflex+udp://{address}:{port}?window=64"),
+            Transport::XdpFixed => {
                 let client = interfaces[1];
                 format!("reflex+eth://{client}/{mac}?via=xdp&window=64&port={port}")
             }
-            Way::SealedFixed => {
+            Transport::SealedFixed => {
                 format!("reflex+udp://{address}:{port}?window=64&key={}", key.display())
             }
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Way::Tcp => "TCP",
-            Way::Udp => "UDP",
-            Way::UdpFixed => "UDP, `window=64`",
-            Way::XdpFixed => "AF_XDP, `window=64`",
-            Way::SealedFixed => "UDP, sealed, `window=64`",
+            Transport::Tcp => "TCP",
+            Transport::Udp => "UDP",
+            Transport::UdpFixed => "UDP, `window=64`",
+            Transport::XdpFixed => "AF_XDP, `window=64`",
+            Transport::SealedFixed => "UDP, sealed, `window=64`",
         })
     }
 }
@@ -91,14 +91,16 @@ mod tests {
     fn servers_and_clients_agree_about_the_port() {
         let (mac, key) = ("02:00:00:00:00:01".to_owned(), PathBuf::from("/k"));
         let places = Places { address: "10.0.0.1", interfaces: ["a", "b"], mac, key };
-        let urls = |way: Way| (way.server_url(&places, 81), way.client_url(&places, 81));
-        let (server, client) = urls(Way::Tcp);
+        let urls = |transport: Transport| {
+            (transport.server_url(&places, 81), transport.client_url(&places, 81))
+        };
+        let (server, client) = urls(Transport::Tcp);
         assert_eq!(server, "reflex://10.0.0.1:81");
         assert_eq!(client, "reflex://10.0.0.1:81?v=2");
-        let (server, client) = urls(Way::SealedFixed);
+        let (server, client) = urls(Transport::SealedFixed);
         assert_eq!(server, client);
         assert_eq!(client, "reflex+udp://10.0.0.1:81?window=64&key=/k");
-        let (server, client) = urls(Way::XdpFixed);
+        let (server, client) = urls(Transport::XdpFixed);
         assert_eq!(server, "reflex+eth://a?via=xdp&window=64&port=81");
         assert_eq!(client, "reflex+eth://b/02:00:00:00:00:01?via=xdp&window=64&port=81");
     }

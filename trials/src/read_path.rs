@@ -19,7 +19,7 @@ use xtask::shell;
 
 /// Options of `cargo xtask way`.
 #[derive(Args)]
-pub(crate) struct WayOptions {
+pub(crate) struct ReadPathOptions {
     /// Network of the worker; a network of memory executes nothing of `crates/io`
     #[arg(long, value_enum, default_value_t = Network::Sockets)]
     network: Network,
@@ -48,7 +48,7 @@ const LINES_MAX: usize = 500;
 type Counts = BTreeMap<String, i64>;
 
 /// Measures and prints the table. Prints a note instead if valgrind is missing.
-pub(crate) fn run(options: &WayOptions) -> Result<(), String> {
+pub(crate) fn run(options: &ReadPathOptions) -> Result<(), String> {
     if !shell::has_program("valgrind") {
         println!("left out: the way of a read: valgrind is not installed");
         return Ok(());

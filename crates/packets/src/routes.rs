@@ -1,4 +1,4 @@
-//! The routes (ways) of a client to its server: pairs of a local lane (a socket or network card)
+//! The routes of a client to its server: pairs of a local lane (a socket or network card)
 //! and a station (an address) of the server.
 //!
 //! Over UDP any lane may reach any station, so the first lane dials, and each further station of
@@ -12,7 +12,7 @@ use crate::station::Station;
 
 /// A route to a server: a local lane, and the server's address that the lane reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Route {
     /// The number of the lane.
     pub lane: u8,
     /// The server's address; `None` to probe each address that the server will announce.
@@ -21,7 +21,7 @@ pub struct Way {
 
 /// The mapping between the lanes of a client and the addresses of its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Routes {
+enum DialMode {
     /// Each address gets a lane when the address is known, and the first lane dials all addresses.
     #[default]
     ByStation,
@@ -31,33 +31,35 @@ enum Routes {
 
 /// The known routes to a server, and the addresses that the server announced.
 #[derive(Default)]
-pub(crate) struct Ways {
-    routes: Routes,
+pub(crate) struct Routes {
+    mode: DialMode,
     /// The lane and the server's address of each route that is known from the start.
     known: Vec<(u8, Station)>,
     /// The lanes that probe the addresses which the server announces.
     searching: Vec<u8>,
     /// The index in `known` of the route to dial next, or dialled last.
     nth: usize,
-    /// Addresses that the server announced: with [`Routes::ByStation`] in the order of their lanes,
+    /// Addresses that the server announced: with [`DialMode::ByStation`] in the order of their lanes,
     /// after the first lane.
     further: Vec<Station>,
 }
 
-impl Ways {
+impl Routes {
     /// Sets the server's addresses, all dialled through the first lane.
     pub(crate) fn reach(&mut self, servers: &[Station]) {
-        (self.routes, self.nth) = (Routes::ByStation, 0);
+        (self.mode, self.nth) = (DialMode::ByStation, 0);
         self.known = servers.iter().map(|station| (0, *station)).collect();
         self.searching.clear();
         self.further.reserve(LANES_MAX);
     }
 
     /// Sets the routes to the server for lanes that already exist, one for each Ethernet segment.
-    pub(crate) fn reach_by(&mut self, ways: &[Way]) {
-        (self.routes, self.nth) = (Routes::BySegment, 0);
-        self.known = ways.iter().filter_map(|way| way.to.map(|to| (way.lane, to))).collect();
-        self.searching = ways.iter().filter(|way| way.to.is_none()).map(|way| way.lane).collect();
+    pub(crate) fn reach_by(&mut self, routes: &[Route]) {
+        (self.mode, self.nth) = (DialMode::BySegment, 0);
+        self.known =
+            routes.iter().filter_map(|route| route.to.map(|to| (route.lane, to))).collect();
+        self.searching =
+            routes.iter().filter(|route| route.to.is_none()).map(|route| route.lane).collect();
         self.further.reserve(LANES_MAX);
     }
 
@@ -68,7 +70,7 @@ impl Ways {
 
     /// Returns the route `number` places after the current one, cyclically; `None` if there are not
     /// as many routes.
-    pub(crate) fn way(&self, number: usize) -> Option<(u8, Station)> {
+    pub(crate) fn nth(&self, number: usize) -> Option<(u8, Station)> {
         let count = self.known.len();
         (number < count).then(|| self.known[(self.nth + number) % count])
     }
@@ -92,9 +94,9 @@ impl Ways {
     /// Records an address that the server announced. Returns `true` if the address is new and there
     /// is room for it.
     pub(crate) fn note(&mut self, station: Station) -> bool {
-        let is_named = match self.routes {
-            Routes::ByStation => self.dialled().is_some_and(|(_, dialled)| dialled == station),
-            Routes::BySegment => self.names(&station),
+        let is_named = match self.mode {
+            DialMode::ByStation => self.dialled().is_some_and(|(_, dialled)| dialled == station),
+            DialMode::BySegment => self.names(&station),
         };
         let is_new = !is_named && !self.further.contains(&station);
         let may = is_new && self.further.len() + 1 < LANES_MAX;
@@ -105,9 +107,9 @@ impl Ways {
     }
 
     /// Returns the announced address that lane `lane` reaches, or will reach; `None` if there is no
-    /// such address, or with [`Routes::BySegment`].
+    /// such address, or with [`DialMode::BySegment`].
     pub(crate) fn station_of(&self, lane: usize) -> Option<Station> {
-        let has_lane = self.routes == Routes::ByStation;
+        let has_lane = self.mode == DialMode::ByStation;
         self.further.get(lane.checked_sub(1)?).copied().filter(|_| has_lane)
     }
 
@@ -132,6 +134,6 @@ impl Ways {
 
     /// Returns `true` if the lanes exist from the start, one for each Ethernet segment.
     pub(crate) fn is_by_segment(&self) -> bool {
-        self.routes == Routes::BySegment
+        self.mode == DialMode::BySegment
     }
 }
