@@ -7,12 +7,12 @@
 //! network namespace of its own.
 
 pub(crate) mod account;
+mod attack_kind;
 mod bed;
 mod judge;
 mod probe;
 mod raiders;
 mod rows;
-mod ruse;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -215,7 +215,7 @@ fn plan(row: &Row, options: &SiegeOptions, bed: &Bed) -> Result<Plan, String> {
     }
     let scaled = |count: usize| if wanted > room { (count * room / wanted).max(1) } else { count };
     Ok(Plan {
-        ruses: row.ruses.iter().map(|(ruse, count)| (*ruse, scaled(*count))).collect(),
+        attacks: row.attacks.iter().map(|(attack, count)| (*attack, scaled(*count))).collect(),
         port: bed.port,
         nvme_port: bed.nvme_port,
         rate: options.rate,

@@ -18,7 +18,7 @@ use xtask::shell;
 /// Options of `cargo xtask soak`.
 #[derive(Args)]
 pub(crate) struct SoakOptions {
-    /// Which one; without a name the list is printed
+    /// Run the soak of this name; without a name, print the list
     name: Option<String>,
 }
 

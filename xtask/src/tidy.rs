@@ -20,6 +20,7 @@ mod thin;
 pub(crate) mod tree;
 mod unsafe_code;
 mod vendored;
+mod words;
 
 use crate::lists;
 use crate::manifest::Manifest;
@@ -80,6 +81,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         claims::invariants,
         shapes::check,
         lists::check,
+        words::check,
     ] {
         found.extend(check(&tree));
     }

@@ -20,7 +20,7 @@ use crate::survey::{Server, told};
 
 /// A message to the main thread from a queue's thread or from the thread of signals.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum CrewMessage {
     /// The queue has a connection. What it had in flight on an earlier one has ended.
     Connected { queue: u16 },
     /// The queue has lost its connection to the server, or could not establish one.
@@ -61,7 +61,7 @@ pub(crate) const CUT: &str = "the kernel's ublk driver has cancelled commands of
 /// The threads that serve a device.
 pub(crate) struct Crew {
     threads: Vec<JoinHandle<()>>,
-    messages: Receiver<Told>,
+    messages: Receiver<CrewMessage>,
     /// For each queue, `true` once the queue has had a connection to the server.
     connected: Vec<bool>,
     /// Number of queues whose threads have not ended.
@@ -96,7 +96,7 @@ impl Crew {
         let listen = move || {
             for _ in signals.forever() {
                 // The crew's end is the process's end.
-                let _ = asked.send(Told::Asked);
+                let _ = asked.send(CrewMessage::Asked);
             }
         };
         spawn("signals", listen)?;
@@ -111,7 +111,7 @@ impl Crew {
                 let served = catch_unwind(AssertUnwindSafe(|| serve(queue, &plan, &file, &sender)));
                 drop(file);
                 let outcome = served.unwrap_or_else(|_| Err("the thread has panicked".to_owned()));
-                let _ = sender.send(Told::Ended { queue, outcome });
+                let _ = sender.send(CrewMessage::Ended { queue, outcome });
             })?);
         }
         let connected = vec![false; usize::from(plan.queues)];
@@ -163,17 +163,17 @@ impl Crew {
         }
     }
 
-    fn note(&mut self, message: Told) -> Result<Option<End>, String> {
+    fn note(&mut self, message: CrewMessage) -> Result<Option<End>, String> {
         match message {
-            Told::Connected { queue } => {
+            CrewMessage::Connected { queue } => {
                 tracing::info!(queue, "connected");
                 self.connected[usize::from(queue)] = true;
                 return Ok(Some(End::Epoch));
             }
-            Told::Lost { queue, why } => {
+            CrewMessage::Lost { queue, why } => {
                 tracing::warn!(queue, "no connection: {}", told(why));
             }
-            Told::WritesLost { queue } => {
+            CrewMessage::WritesLost { queue } => {
                 tracing::error!(
                     queue,
                     "the server's machine started anew and lost writes that were not flushed: a \
@@ -181,13 +181,13 @@ impl Crew {
                 );
                 return Ok(Some(End::Epoch));
             }
-            Told::Ended { queue, outcome } => {
+            CrewMessage::Ended { queue, outcome } => {
                 outcome.map_err(|error| format!("queue {queue} has failed: {error}"))?;
                 self.open -= 1;
                 return Ok((self.open == 0).then_some(End::Stopped));
             }
-            Told::Asked => return Ok(Some(End::Asked)),
-            Told::Cut => return Ok(Some(End::Cut)),
+            CrewMessage::Asked => return Ok(Some(End::Asked)),
+            CrewMessage::Cut => return Ok(Some(End::Cut)),
         }
         Ok(None)
     }
@@ -199,11 +199,11 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// Returns the message with which a queue's thread passes news on.
-fn message(queue: u16, news: News) -> Told {
+fn message(queue: u16, news: News) -> CrewMessage {
     match news {
-        News::Connected => Told::Connected { queue },
-        News::Lost(why) => Told::Lost { queue, why },
-        News::WritesLost => Told::WritesLost { queue },
+        News::Connected => CrewMessage::Connected { queue },
+        News::Lost(why) => CrewMessage::Lost { queue, why },
+        News::WritesLost => CrewMessage::WritesLost { queue },
     }
 }
 
@@ -212,7 +212,7 @@ fn serve<N: Network<Reactor = Ring>>(
     number: u16,
     plan: &Plan,
     file: &Arc<File>,
-    sender: &Sender<Told>,
+    sender: &Sender<CrewMessage>,
 ) -> Result<(), String> {
     let ring = Ring::for_block_device().map_err(|e| e.to_string())?;
     let identity = plan.identity + u128::from(number);

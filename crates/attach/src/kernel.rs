@@ -10,7 +10,7 @@ use contract::Buf;
 use io::ublk::{self, BlockQueue};
 use wire::ublk::{IoDescriptor, Operation};
 
-use crate::crew::Told;
+use crate::crew::CrewMessage;
 
 /// A queue of the kernel's ublk driver, as the driver of an engine.
 pub(crate) struct KernelQueue {
@@ -18,13 +18,13 @@ pub(crate) struct KernelQueue {
     arrivals: Vec<ublk::Arrival>,
     /// The channel for the news that the kernel has cancelled commands; `None` once the news was
     /// sent.
-    cut: Option<Sender<Told>>,
+    cut: Option<Sender<CrewMessage>>,
 }
 
 impl KernelQueue {
     /// Creates a queue with `depth` requests. The queue notifies `sender` if the driver cancels
     /// some of its commands.
-    pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<Told>) -> KernelQueue {
+    pub(crate) fn new(queue: BlockQueue, depth: u16, sender: Sender<CrewMessage>) -> KernelQueue {
         KernelQueue { queue, arrivals: Vec::with_capacity(usize::from(depth)), cut: Some(sender) }
     }
 }
@@ -44,7 +44,7 @@ impl Driver for KernelQueue {
             && let Some(sender) = self.cut.take()
         {
             // The crew's end is the process's end.
-            let _ = sender.send(Told::Cut);
+            let _ = sender.send(CrewMessage::Cut);
         }
     }
 

@@ -27,6 +27,7 @@ mod latency;
 mod mailbox;
 mod meters;
 mod namespace;
+mod namespace_view;
 mod packet_meter;
 mod parcel;
 mod prelude;
@@ -35,7 +36,6 @@ mod psk;
 mod scheduler;
 mod server_endpoint;
 mod session;
-mod sight;
 mod slo;
 mod slot;
 mod stages;
@@ -65,10 +65,12 @@ pub use latency::{
     COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge,
 };
 pub use mailbox::{
-    Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
+    Answer, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, TenancyOperation,
+    TenancyRequest, WorkerMessage,
 };
 pub use meters::{Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
+pub use namespace_view::{NamespaceView, Removals};
 pub use packet_meter::{LaneReading, PacketReading};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use prelude::{Opening, Passage, Prelude};
@@ -80,7 +82,6 @@ pub use session::{
     Control, Event, Expected, Fatal, Fenced, Hello, HelloReply, Movable, NamespaceInfo, Notice,
     Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Speaks, Tag, TenantReply, Unpack,
 };
-pub use sight::{Removals, Sight};
 pub use slo::Slo;
 pub use slot::{Slot, SlotTable};
 pub use stages::{Coarse, Stage, StageMeter, Staged};

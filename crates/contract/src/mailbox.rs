@@ -29,7 +29,7 @@ pub struct Member {
 
 /// A request of a connection to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct TenancyRequest {
     /// The worker that asks on behalf of the connection.
     pub worker: u16,
     /// The connection for which the worker asks.
@@ -41,12 +41,12 @@ pub struct Ask {
     /// The connection's tenant by its access rule: the tenant that asks.
     pub asker: TenantId,
     /// The operation that the connection requests.
-    pub wish: Wish,
+    pub wish: TenancyOperation,
 }
 
 /// An operation that a connection requests of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum TenancyOperation {
     /// Registers a tenant by its name. An existing tenant is joined.
     Register {
         /// The name of the tenant to register or join.
@@ -87,7 +87,7 @@ pub enum LimitedBy {
     Tenant(TenantId),
 }
 
-/// The control plane's answer to an [`Ask`].
+/// The control plane's answer to an [`TenancyRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status of the operation.
@@ -121,7 +121,7 @@ impl Answer {
 
 /// A message to a worker, from the control plane or from another worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum WorkerMessage {
     /// Moves a connection to another worker. Exactly one [`Report::Moved`] follows.
     Move {
         /// The connection to move.
@@ -147,7 +147,7 @@ pub enum Tell {
         permille: u16,
         /// The worker that the connections move to.
         to: u16,
-        /// Maximum number of concurrent moves, as in [`Give`](Tell::Give).
+        /// Maximum number of concurrent moves, as in [`Give`](WorkerMessage::Give).
         at_once: u16,
     },
     /// Lists the worker's connections from a position of its table on. Exactly one
@@ -169,7 +169,7 @@ pub enum Tell {
     },
     /// Returns a moved connection that found no room.
     Returned(Box<Parcel>),
-    /// Answers an [`Ask`]: exactly one answer each.
+    /// Answers an [`TenancyRequest`]: exactly one answer each.
     Answer {
         /// The connection on whose behalf the worker asked.
         conn: ConnId,
@@ -295,7 +295,7 @@ pub struct Listed {
 /// A worker's report to the control plane about its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The answer to a [`Tell::List`].
+    /// The answer to a [`WorkerMessage::List`].
     Listed {
         /// Number of the reporting worker.
         worker: u16,
@@ -306,7 +306,7 @@ pub enum Report {
         /// The first position that was not visited; `None` at the end of the table.
         next: Option<u32>,
     },
-    /// The outcome of a [`Tell::Move`].
+    /// The outcome of a [`WorkerMessage::Move`].
     Moved {
         /// The worker that the connection left.
         worker: u16,
@@ -317,7 +317,7 @@ pub enum Report {
         /// stays.
         ended: Result<(ConnId, Duration), Stays>,
     },
-    /// The outcome of a [`Tell::End`].
+    /// The outcome of a [`WorkerMessage::End`].
     Ends {
         /// The worker that received the message.
         worker: u16,
@@ -332,7 +332,7 @@ pub enum Report {
 pub trait Mailbox {
     /// Sends a request to the control plane. Returns `false`, and sends nothing, if the mailbox is
     /// full or the control plane is gone.
-    fn ask(&mut self, ask: Ask) -> bool;
+    fn ask(&mut self, ask: TenancyRequest) -> bool;
 
     /// Sends a report to the control plane. A report that finds the mailbox full is lost.
     fn report(&mut self, report: Report) {
@@ -343,13 +343,13 @@ pub trait Mailbox {
     ///
     /// # Errors
     /// The message comes back if the other worker's mailbox is full, or there is no such worker.
-    fn pass(&mut self, to: u16, tell: Tell) -> Result<(), Tell> {
+    fn pass(&mut self, to: u16, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         let _nobody = to;
         Err(tell)
     }
 
     /// Returns the next message to the worker; `None` if there is none now.
-    fn poll(&mut self) -> Option<Tell>;
+    fn poll(&mut self) -> Option<WorkerMessage>;
 }
 
 /// The mailbox of a worker without a control plane.
@@ -357,11 +357,11 @@ pub trait Mailbox {
 pub struct NoMailbox;
 
 impl Mailbox for NoMailbox {
-    fn ask(&mut self, _: Ask) -> bool {
+    fn ask(&mut self, _: TenancyRequest) -> bool {
         false
     }
 
-    fn poll(&mut self) -> Option<Tell> {
+    fn poll(&mut self) -> Option<WorkerMessage> {
         None
     }
 }

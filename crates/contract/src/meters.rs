@@ -158,7 +158,7 @@ impl Meters {
         self.cells.is_empty()
     }
 
-    /// Worker: records that this change of a namespace ([`Tell::Place`](crate::Tell::Place)) and
+    /// Worker: records that this change of a namespace ([`WorkerMessage::Place`](crate::WorkerMessage::Place)) and
     /// all earlier ones are in force. No device has a request of the worker any more that they
     /// forbid.
     pub fn set_placed(&self, change: u64) {

@@ -7,8 +7,8 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Command, Instant, ListenerId, Member, NamespaceId, Peer, Request, Rights, Sight, Tag, TenantId,
-    Ticket,
+    Command, Instant, ListenerId, Member, NamespaceId, NamespaceView, Peer, Request, Rights, Tag,
+    TenantId, Ticket,
 };
 
 /// A connection in transfer, with all state that its new worker needs.
@@ -23,7 +23,7 @@ pub struct Parcel {
     /// The listener that accepted the connection.
     pub listener: ListenerId,
     /// The peer's knowledge of namespaces that were removed, and whose numbers are used again.
-    pub sight: Sight,
+    pub view: NamespaceView,
     /// The session, as packed by [`Movable::pack`](crate::Movable::pack).
     pub session: Vec<u8>,
     /// The connection's rights; `None` while it has none.

@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, Tell, TenantId};
+use contract::{
+    ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, TenantId, WorkerMessage,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -268,7 +270,12 @@ impl WorkerCommands {
     }
 
     /// Sends a command and waits for its report.
-    fn order(&self, worker: usize, key: Key, tell: Tell) -> Result<Report, CommandRefused> {
+    fn order(
+        &self,
+        worker: usize,
+        key: Key,
+        tell: WorkerMessage,
+    ) -> Result<Report, CommandRefused> {
         let (told, receiver): (_, Receiver<Report>) = sync_channel(1);
         let number = {
             let mut table = self.table();
@@ -323,7 +330,7 @@ impl WorkerCommands {
         if self.table().states[to] != WorkerState::Active {
             return Err(CommandRefused::NotActive(to));
         }
-        let tell = Tell::Move { conn, to: number };
+        let tell = WorkerMessage::Move { conn, to: number };
         match self.order(worker, Key::Moved(from, conn), tell)? {
             Report::Moved { ended: Ok((conn, pause)), .. } => Ok(Moved { worker: to, conn, pause }),
             Report::Moved { ended: Err(why), .. } => Err(CommandRefused::Stays(why)),
@@ -341,7 +348,7 @@ impl WorkerCommands {
             let mut from = Some(0);
             while let Some(place) = from {
                 let key = Key::Listed(worker as u16, place);
-                match self.order(worker, key, Tell::List { from: place })? {
+                match self.order(worker, key, WorkerMessage::List { from: place })? {
                     Report::Listed { connections, next, .. } => {
                         all.extend(connections.iter().map(|listed| (worker, *listed)));
                         from = next;
@@ -374,7 +381,7 @@ impl WorkerCommands {
         conn: ConnId,
     ) -> Result<ConnectionInfo, CommandRefused> {
         let number = self.check(worker)?;
-        let tell = Tell::List { from: conn.index };
+        let tell = WorkerMessage::List { from: conn.index };
         let report = self.order(worker, Key::Listed(number, conn.index), tell)?;
         let Report::Listed { connections, .. } = report else {
             return Err(CommandRefused::NoAnswer);
@@ -405,7 +412,7 @@ impl WorkerCommands {
         for _ in 0..FOLLOWED_MAX {
             // A number of no worker means that the connection has left for another process.
             let number = self.check(worker).map_err(|_| gone)?;
-            match self.order(worker, Key::Ends(number, conn), Tell::End { conn, until })? {
+            match self.order(worker, Key::Ends(number, conn), WorkerMessage::End { conn, until })? {
                 Report::Ends { begun: Ok(listed), .. } => return Ok(self.told(worker, listed)),
                 Report::Ends {
                     begun: Err(Stays::Elsewhere { worker: at, conn: name }), ..
@@ -455,7 +462,7 @@ impl WorkerCommands {
                     self.empty(&table, worker);
                     if table.drain_at[worker].take_if(|at| *at <= now).is_some() {
                         let until = Some(now + LAST_REQUESTS);
-                        let drain = Tell::Drain { listener: None, until };
+                        let drain = WorkerMessage::Drain { listener: None, until };
                         self.say(worker, drain);
                     }
                 }
@@ -479,7 +486,7 @@ impl WorkerCommands {
             SizingStep::Shift { from, to, permille } => {
                 tracing::info!(from, to, permille, "connections move: one worker has too much");
                 let to = to as u16;
-                let relief = Tell::Relieve { permille, to, at_once: GIVEN_AT_ONCE };
+                let relief = WorkerMessage::Relieve { permille, to, at_once: GIVEN_AT_ONCE };
                 if self.senders[from].send(relief).is_err() {
                     table.sizing.forget_shift();
                 }
@@ -496,7 +503,8 @@ impl WorkerCommands {
     /// if the worker's mailbox is full; the next check repeats it if the worker retires.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
-        let _full = self.senders[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
+        let _full =
+            self.senders[from].send(WorkerMessage::Give { count, to, at_once: GIVEN_AT_ONCE });
     }
 
     /// Activates a worker: it accepts new connections, and the other active workers give it a part
@@ -504,7 +512,7 @@ impl WorkerCommands {
     fn activate(&self, table: &mut WorkerTable, worker: usize) {
         // Later connections are not subject to an earlier drain.
         table.drain_at[worker] = None;
-        self.say(worker, Tell::Drain { listener: None, until: None });
+        self.say(worker, WorkerMessage::Drain { listener: None, until: None });
         table.states[worker] = WorkerState::Active;
         table.tell_open();
         let count = table.active().count();
@@ -534,20 +542,20 @@ impl WorkerCommands {
         let now = self.tenants.now();
         self.table().sizing.rest(now, OPERATORS_TURN);
         let (count, to) = (if at_once > 0 { u32::MAX } else { 0 }, self.meters.len() as u16);
-        let give = Tell::Give { count, to, at_once };
+        let give = WorkerMessage::Give { count, to, at_once };
         (0..self.meters.len()).for_each(|worker| self.say(worker, give.clone()));
     }
 
     /// Drains the connections of a listener: each ends when its requests in flight have ended, and
     /// all of them at `until`. With `None`, cancels the drain.
     pub fn drain(&self, listener: ListenerId, until: Option<Instant>) {
-        let drain = Tell::Drain { listener: Some(listener), until };
+        let drain = WorkerMessage::Drain { listener: Some(listener), until };
         (0..self.meters.len()).for_each(|worker| self.say(worker, drain.clone()));
     }
 
     /// Sends a message to a worker. If the mailbox is full, retries for about 0.1 s, and then drops
     /// the message.
-    fn say(&self, worker: usize, mut tell: Tell) {
+    fn say(&self, worker: usize, mut tell: WorkerMessage) {
         // A worker empties its mailbox in every turn.
         for _ in 0..GIVE_TRIES {
             match self.senders[worker].send(tell) {
@@ -568,7 +576,7 @@ impl WorkerCommands {
     ///
     /// # Errors
     /// Returns the message if the mailbox is full.
-    pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
+    pub fn pass(&self, to: usize, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         self.senders[to].send(tell)
     }
 
@@ -687,14 +695,17 @@ mod tests {
         commands.meters[1].worker.set_connections(3);
         commands.look(at(2), 0.0);
         assert_eq!(state(), WorkerState::Retiring);
-        assert_eq!(boxes[1].poll(), Some(Tell::Give { count: 3, to: 0, at_once: GIVEN_AT_ONCE }));
+        assert_eq!(
+            boxes[1].poll(),
+            Some(WorkerMessage::Give { count: 3, to: 0, at_once: GIVEN_AT_ONCE })
+        );
         commands.meters[1].worker.set_connections(0);
         commands.look(at(3), 0.0);
         assert_eq!(state(), WorkerState::Parked);
     }
 
     /// Returns the worker's next message.
-    fn next(boxes: &mut WorkerMailbox) -> Tell {
+    fn next(boxes: &mut WorkerMailbox) -> WorkerMessage {
         loop {
             match boxes.poll() {
                 Some(tell) => break tell,
@@ -727,11 +738,11 @@ mod tests {
         };
         let until = Instant::ZERO + Duration::from_secs(1);
         let ending = end(0);
-        assert_eq!(next(&mut boxes[0]), Tell::End { conn: here, until });
+        assert_eq!(next(&mut boxes[0]), WorkerMessage::End { conn: here, until });
         let elsewhere = Stays::Elsewhere { worker: 1, conn: there };
         boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
         controller.serve(at(1));
-        assert_eq!(next(&mut boxes[1]), Tell::End { conn: there, until });
+        assert_eq!(next(&mut boxes[1]), WorkerMessage::End { conn: there, until });
         boxes[1].report(Report::Ends { worker: 1, conn: there, begun: Ok(listed) });
         controller.serve(at(1));
         assert_eq!(ending.join().unwrap(), Ok(ConnectionInfo { worker: 1, listed, tenant: None }));
@@ -774,7 +785,7 @@ mod tests {
         let conn = ConnId { index: 7, generation: 1 };
         let ordering = commands.clone();
         let first = std::thread::spawn(move || ordering.move_connection(0, conn, 1));
-        assert_eq!(next(&mut boxes[0]), Tell::Move { conn, to: 1 });
+        assert_eq!(next(&mut boxes[0]), WorkerMessage::Move { conn, to: 1 });
         let second = commands.move_connection(0, conn, 1);
         assert_eq!(second, Err(CommandRefused::Stays(Stays::TooMany)));
         assert_eq!(boxes[0].poll(), None, "the worker is told once");

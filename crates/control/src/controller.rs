@@ -9,15 +9,16 @@ use std::fmt;
 use std::time::Duration;
 
 use contract::{
-    Answer, Ask, Instant, LimitedBy, Member, Promise, Report, Status, Tell, TenantId, Wish,
+    Answer, Instant, LimitedBy, Member, Promise, Report, Status, TenancyOperation, TenancyRequest,
+    TenantId, WorkerMessage,
 };
 
 use crate::commands::WorkerCommands;
 use crate::info::{Origin, Refusal, State};
 use crate::mailboxes::{Mail, Mailboxes, Waited, Wake, WorkerMailbox, mailboxes};
+use crate::memory_trim::MemoryTrim;
 use crate::registry::{Entry, TenantRegistry};
 use crate::tenants::Tenants;
-use crate::thrift::Thrift;
 
 /// Duration of a measurement window.
 pub const WINDOW: Duration = Duration::from_secs(1);
@@ -67,12 +68,12 @@ pub struct WorkerController {
     mail: Mailboxes,
     /// Messages that a worker's queue had no room for, by worker. There are at most as many answers
     /// as requests, and as many leaves as tenants; notices are dropped instead.
-    outgoing: Vec<VecDeque<Tell>>,
+    outgoing: Vec<VecDeque<WorkerMessage>>,
     /// Reports of workers that were not yet taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
     commands: WorkerCommands,
     machine: Machine,
-    thrift: Thrift,
+    memory_trim: MemoryTrim,
 }
 
 impl WorkerController {
@@ -97,9 +98,9 @@ impl WorkerController {
     fn at(tenants: Tenants, mail: Mailboxes, workers: usize) -> WorkerController {
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
         let commands = WorkerCommands::new(tenants.clone(), mail.senders(), workers);
-        let (machine, thrift) = (Machine::default(), Thrift::default());
+        let (machine, memory_trim) = (Machine::default(), MemoryTrim::default());
         let reports = VecDeque::new();
-        WorkerController { tenants, mail, outgoing, reports, commands, machine, thrift }
+        WorkerController { tenants, mail, outgoing, reports, commands, machine, memory_trim }
     }
 
     /// Returns the operators' commands for workers.
@@ -126,7 +127,7 @@ impl WorkerController {
 
     /// Queues a message to a worker, which is sent with the next
     /// [`serve`](WorkerController::serve).
-    pub fn order(&mut self, worker: usize, tell: Tell) {
+    pub fn order(&mut self, worker: usize, tell: WorkerMessage) {
         self.outgoing[worker].push_back(tell);
     }
 
@@ -177,7 +178,7 @@ impl WorkerController {
 
     fn open(&mut self, mail: Mail, now: Instant) {
         match mail {
-            Mail::Ask(ask) => self.answer(ask, now),
+            Mail::Tenancy(ask) => self.answer(ask, now),
             Mail::Report(report) => {
                 let Some(report) = self.commands.hear(report) else { return };
                 if self.reports.len() == REPORTS_MAX {
@@ -188,16 +189,21 @@ impl WorkerController {
         }
     }
 
-    fn answer(&mut self, ask: Ask, now: Instant) {
-        let Ask { worker, conn, tag, handle, asker, wish } = ask;
+    fn answer(&mut self, ask: TenancyRequest, now: Instant) {
+        let TenancyRequest { worker, conn, tag, handle, asker, wish } = ask;
         let answer = decide(&mut self.tenants.registry(), asker, wish, now);
-        self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
+        self.outgoing[usize::from(worker)].push_back(WorkerMessage::Answer {
+            conn,
+            tag,
+            handle,
+            answer,
+        });
     }
 
     /// Returns memory to the system if many connections have closed.
     fn save_memory(&mut self, now: Instant) {
         let Some(give_back) = &self.machine.give_back else { return };
-        if self.thrift.look(self.commands.connection_count() as u32, now) {
+        if self.memory_trim.look(self.commands.connection_count() as u32, now) {
             give_back();
         }
     }
@@ -206,7 +212,7 @@ impl WorkerController {
     /// notices, ends clients' tenants. Returns `true` if a message was sent to workers.
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut registry = self.tenants.registry();
-        let mut tells: Vec<Tell> = Vec::new();
+        let mut tells: Vec<WorkerMessage> = Vec::new();
         let window_ends = registry.activity().age(now) >= WINDOW;
         if window_ends || registry.is_observation_due(now) {
             for (worker, account) in &mut self.machine.accounts {
@@ -234,7 +240,7 @@ impl WorkerController {
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
             for tell in &tells {
                 match tell {
-                    Tell::Renegotiate { .. } => drop(self.mail.tell(worker, tell.clone())),
+                    WorkerMessage::Renegotiate { .. } => drop(self.mail.tell(worker, tell.clone())),
                     _ => outgoing.push_back(tell.clone()),
                 }
             }
@@ -259,7 +265,7 @@ fn strain_of(registry: &TenantRegistry) -> f64 {
 
 /// Returns messages with a notice for each tenant whose requests waited for tokens for at least
 /// [`NOTICE_SHARE`] of the last window, at most one in [`NOTICE_PERIOD`].
-fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
+fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<WorkerMessage> {
     let mut tells = Vec::new();
     for tenant in registry.tenants.numbers() {
         let member = registry.tenants.member(tenant);
@@ -282,7 +288,7 @@ fn notices(registry: &mut TenantRegistry, now: Instant) -> Vec<Tell> {
             promised_read_percent = slo.map_or(0, |slo| slo.read_percent),
             "exceeds its SLO"
         );
-        tells.push(Tell::Renegotiate {
+        tells.push(WorkerMessage::Renegotiate {
             member,
             iops: iops.round() as u32,
             read_percent: read_percent.round() as u8,
@@ -309,18 +315,23 @@ fn end_orphans(registry: &mut TenantRegistry, now: Instant) {
 }
 
 /// Carries out a connection's request and returns the answer.
-fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Instant) -> Answer {
+fn decide(
+    registry: &mut TenantRegistry,
+    asker: TenantId,
+    wish: TenancyOperation,
+    now: Instant,
+) -> Answer {
     match wish {
-        Wish::Register { name, slo, device } => {
+        TenancyOperation::Register { name, slo, device } => {
             register(registry, asker, &name, slo.into(), usize::from(device), now)
         }
-        Wish::Enter { name } => match registry.find(&name) {
+        TenancyOperation::Enter { name } => match registry.find(&name) {
             Some(tenant) if registry.tenants.entry(tenant).origin == Origin::Operator => {
                 admitted(registry, tenant)
             }
             _ => Answer::bare(Status::Denied),
         },
-        Wish::Change { member, slo } => {
+        TenancyOperation::Change { member, slo } => {
             if !is_current(registry, member) {
                 return Answer::bare(Status::NoTenant);
             }
@@ -332,7 +343,7 @@ fn decide(registry: &mut TenantRegistry, asker: TenantId, wish: Wish, now: Insta
                 Err(refusal) => refused(registry, &refusal),
             }
         }
-        Wish::Unregister { member } => {
+        TenancyOperation::Unregister { member } => {
             let of_client = |registry: &TenantRegistry| {
                 matches!(registry.tenants.entry(member.tenant).origin, Origin::Client(_))
                     && !registry.is_being_told(member.tenant)
@@ -470,14 +481,21 @@ mod tests {
         controller: &mut WorkerController,
         worker: &mut WorkerMailbox,
         asker: u32,
-        wish: Wish,
+        wish: TenancyOperation,
         now: Instant,
     ) -> Answer {
         let asker = TenantId(asker);
-        assert!(worker.ask(Ask { worker: 0, conn: CONN, tag: 9, handle: 0, asker, wish }));
+        assert!(worker.ask(TenancyRequest {
+            worker: 0,
+            conn: CONN,
+            tag: 9,
+            handle: 0,
+            asker,
+            wish
+        }));
         assert!(controller.serve(now));
         match worker.poll() {
-            Some(Tell::Answer { conn: CONN, tag: 9, answer, .. }) => {
+            Some(WorkerMessage::Answer { conn: CONN, tag: 9, answer, .. }) => {
                 if let Some(member) = answer.member {
                     controller.tenants.meters(0).get(member.tenant).unwrap().note_answer();
                 }
@@ -487,8 +505,8 @@ mod tests {
         }
     }
 
-    fn register(name: &str, slo: Option<Slo>) -> Wish {
-        Wish::Register { name: name.into(), slo, device: 0 }
+    fn register(name: &str, slo: Option<Slo>) -> TenancyOperation {
+        TenancyOperation::Register { name: name.into(), slo, device: 0 }
     }
 
     #[test]
@@ -500,7 +518,7 @@ mod tests {
         assert_eq!(ask(0, register("a", slo(0, 0))), first, "the first one's SLO stands");
         assert_eq!(ask(5, register("a", slo(0, 0))).status, Status::Denied);
         let member = first.member.unwrap();
-        let change = || Wish::Change { member, slo: slo(500, 2_000) };
+        let change = || TenancyOperation::Change { member, slo: slo(500, 2_000) };
         assert_eq!(ask(5, change()).status, Status::Denied);
         assert_eq!(ask(0, change()).tokens_needed, 2_000);
         let much = ask(5, register("b", slo(2_000, 500_000)));
@@ -517,19 +535,21 @@ mod tests {
         let meter = meters.get(member.tenant).unwrap();
         meter.join();
         let wish = register("a", slo(0, 0));
-        let second = Ask { worker: 0, conn: CONN, tag: 10, handle: 0, asker: TenantId(0), wish };
+        let second =
+            TenancyRequest { worker: 0, conn: CONN, tag: 10, handle: 0, asker: TenantId(0), wish };
         assert!(worker.ask(second) && controller.serve(at(0)));
         // The worker has not processed that answer when the first handle ends.
         meter.leave();
-        let wish = Wish::Unregister { member };
-        let last = Ask { worker: 0, conn: CONN, tag: 11, handle: 1, asker: TenantId(0), wish };
+        let wish = TenancyOperation::Unregister { member };
+        let last =
+            TenancyRequest { worker: 0, conn: CONN, tag: 11, handle: 1, asker: TenantId(0), wish };
         assert!(worker.ask(last) && controller.serve(at(0)));
         assert_eq!(controller.tenants.find("a"), Some(member.tenant));
-        assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 10, .. })));
+        assert!(matches!(worker.poll(), Some(WorkerMessage::Answer { tag: 10, .. })));
         meter.note_answer();
-        assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 11, .. })));
+        assert!(matches!(worker.poll(), Some(WorkerMessage::Answer { tag: 11, .. })));
         assert_eq!(worker.poll(), None, "nobody was told to leave");
-        ask(&mut controller, &mut worker, 0, Wish::Unregister { member }, at(0));
+        ask(&mut controller, &mut worker, 0, TenancyOperation::Unregister { member }, at(0));
         assert_eq!(controller.tenants.find("a"), None, "the second handle was given back, too");
     }
 
@@ -592,12 +612,12 @@ mod tests {
         let given = ask(&mut controller, &mut worker, 0, register("a", slo(500, 1)), at(0));
         let member = given.member.unwrap();
         meters.get(member.tenant).unwrap().join();
-        let unregister = || Wish::Unregister { member };
+        let unregister = || TenancyOperation::Unregister { member };
         ask(&mut controller, &mut worker, 0, unregister(), at(0));
         assert!(controller.tenants.find("a").is_some(), "somebody else holds a handle");
         meters.get(member.tenant).unwrap().leave();
         ask(&mut controller, &mut worker, 0, unregister(), at(0));
-        assert_eq!(worker.poll(), Some(Tell::Leave { tenant: member.tenant }));
+        assert_eq!(worker.poll(), Some(WorkerMessage::Leave { tenant: member.tenant }));
         assert_eq!(controller.tenants.find("a"), None);
         meters.get(member.tenant).unwrap().end_epoch();
         controller.serve(at(0));

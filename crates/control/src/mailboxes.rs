@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use contract::{Ask, Mailbox, Report, Tell};
+use contract::{Mailbox, Report, TenancyRequest, WorkerMessage};
 
 /// Capacity of a worker's queue, and of the control plane's queue for each worker, in messages.
 const MAILBOX_MAX: usize = 256;
@@ -18,7 +18,7 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A worker's request.
-    Ask(Ask),
+    Tenancy(TenancyRequest),
     /// A worker's report.
     Report(Report),
 }
@@ -28,14 +28,14 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub struct WorkerMailbox {
     asks: SyncSender<Mail>,
-    tells: Receiver<Tell>,
+    tells: Receiver<WorkerMessage>,
     /// The sending ends of all workers' queues.
     senders: Arc<[MailSender]>,
 }
 
 impl Mailbox for WorkerMailbox {
-    fn ask(&mut self, ask: Ask) -> bool {
-        self.asks.try_send(Mail::Ask(ask)).is_ok()
+    fn ask(&mut self, ask: TenancyRequest) -> bool {
+        self.asks.try_send(Mail::Tenancy(ask)).is_ok()
     }
 
     fn report(&mut self, report: Report) {
@@ -43,21 +43,21 @@ impl Mailbox for WorkerMailbox {
         let _ = self.asks.try_send(Mail::Report(report));
     }
 
-    fn pass(&mut self, to: u16, tell: Tell) -> Result<(), Tell> {
+    fn pass(&mut self, to: u16, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         match self.senders.get(usize::from(to)) {
             Some(sender) => sender.send(tell),
             None => Err(tell),
         }
     }
 
-    fn poll(&mut self) -> Option<Tell> {
+    fn poll(&mut self) -> Option<WorkerMessage> {
         self.tells.try_recv().ok()
     }
 }
 
 /// The sending end of a worker's queue.
 pub(crate) struct MailSender {
-    tells: SyncSender<Tell>,
+    tells: SyncSender<WorkerMessage>,
     wake: OnceLock<Wake>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Debug for MailSender {
 impl MailSender {
     /// Sends a message, and wakes the worker. Returns the message if the queue is full or the
     /// worker is gone.
-    pub(crate) fn send(&self, tell: Tell) -> Result<(), Tell> {
+    pub(crate) fn send(&self, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         self.tells.try_send(tell).map_err(|refused| match refused {
             TrySendError::Full(tell) | TrySendError::Disconnected(tell) => tell,
         })?;
@@ -131,7 +131,7 @@ impl Mailboxes {
     ///
     /// # Errors
     /// Returns the message if the worker's queue is full, or if the worker is gone.
-    pub(crate) fn tell(&self, worker: usize, tell: Tell) -> Result<(), Tell> {
+    pub(crate) fn tell(&self, worker: usize, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         self.senders[worker].send(tell)
     }
 

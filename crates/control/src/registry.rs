@@ -24,7 +24,8 @@ mod waits;
 use std::sync::Arc;
 
 use contract::{
-    Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, Tell, TenantId, Traces,
+    Instant, Member, Meters, Namespace, NamespaceId, Promise, Share, Slo, TenantId, Traces,
+    WorkerMessage,
 };
 
 use crate::flows::DeviceFlow;
@@ -290,7 +291,7 @@ impl TenantRegistry {
     }
 
     /// Takes the queued messages that must be sent to all workers.
-    pub(crate) fn take_news(&mut self) -> impl Iterator<Item = Tell> {
+    pub(crate) fn take_news(&mut self) -> impl Iterator<Item = WorkerMessage> {
         self.news.take()
     }
 

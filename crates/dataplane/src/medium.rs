@@ -211,7 +211,7 @@ pub fn fill_commit(buf: &mut Buf, pages: &[(u64, Image)]) {
 mod tests {
     use super::*;
     use crate::volumes::{FileMedia, member_options, open_member};
-    use flash::{Chance, FtlWishes};
+    use flash::{Chance, FtlOptions};
 
     /// Pages of the member: 64 MiB.
     const MEMBER_PAGES: u64 = 16_384;
@@ -222,7 +222,7 @@ mod tests {
         let file = std::fs::File::create(&path).unwrap();
         file.set_len(MEMBER_PAGES * PAGE_BYTES as u64).unwrap();
         let mut media = FileMedia::of(&open_member(&path, member_options(false)).unwrap()).unwrap();
-        let shape = crate::volumes::shape(&FtlWishes::default(), MEMBER_PAGES);
+        let shape = crate::volumes::shape(&FtlOptions::default(), MEMBER_PAGES);
         ftl::create(&mut media, &shape).unwrap();
         format!("ftl:file:{path}").parse().unwrap()
     }

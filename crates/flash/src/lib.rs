@@ -39,5 +39,5 @@ pub use mem::{MemQueue, MemVolume};
 pub use null::Null;
 pub use recorder::{Record, Recorder, Recording};
 pub use spec::{
-    Decorations, Delay, FtlWishes, SizeError, Source, Spec, SpecError, parse_size, size_text,
+    Decorations, Delay, FtlOptions, SizeError, Source, Spec, SpecError, parse_size, size_text,
 };

@@ -16,7 +16,7 @@ use core::time::Duration;
 use contract::BLOCK_BYTES;
 
 use crate::sim_flash::Preset;
-pub use ftl::FtlWishes;
+pub use ftl::FtlOptions;
 
 /// A device, as `SCHEME:BODY[?key=value[&key=value]…]` names it.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub enum Source {
         /// The device below, neither `null:` nor `ftl:`.
         member: Box<Source>,
         /// The options of the volume.
-        wishes: FtlWishes,
+        wishes: FtlOptions,
     },
 }
 

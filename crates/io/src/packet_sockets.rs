@@ -13,7 +13,7 @@ use contract::{
     Migrate, NetEvent, SizeClass, Streams, TenantId, Ticket, Transport,
 };
 use packets::{
-    LANES_MAX, PacketKey, Packets, Policy, Route, Sealed, Settings, Shape, Shaped, Station,
+    LANES_MAX, PacketKey, Packets, PeerAddress, Policy, Route, Sealed, Settings, Shape, Shaped,
     TransportSettings,
 };
 
@@ -231,19 +231,19 @@ impl PacketSockets {
         let (Some(packets), Some((sizes, shape))) = (&mut self.packets, self.further) else {
             return;
         };
-        while let Some(station) = packets.wanted_lane() {
+        while let Some(peer_address) = packets.wanted_lane() {
             let number = packets.lanes().len();
-            let opened = match station {
-                Station::Internet(to) => datagram::connect(to).and_then(|socket| {
+            let opened = match peer_address {
+                PeerAddress::Internet(to) => datagram::connect(to).and_then(|socket| {
                     let of = (Arc::new(socket), SocketKind::Udp { is_connected: true });
                     SocketLane::new(&self.ring, number, of, sizes)
                 }),
-                Station::Ethernet { .. } => Err(Error::new("cards are opened at the start")),
+                PeerAddress::Ethernet { .. } => Err(Error::new("cards are opened at the start")),
             };
             match opened {
                 Ok(lane) => packets.add_lane(Shaped::new(AnyLane::Socket(lane), shape)),
                 Err(error) => {
-                    tracing::debug!(%error, "cannot open a lane to a further station");
+                    tracing::debug!(%error, "cannot open a lane to a further peer_address");
                     packets.forgo_lane();
                 }
             }
@@ -265,8 +265,8 @@ impl PacketSockets {
                 let socket = Arc::new(datagram::connect(lanes.first())?);
                 let road = Road::over_udp(socket, lanes.first(), true);
                 let mut packets = self.carry(vec![road], lanes.window, key)?;
-                let stations = lanes.all().iter().copied().map(Station::Internet);
-                packets.dial_to(&stations.collect::<Vec<_>>());
+                let peer_addresses = lanes.all().iter().copied().map(PeerAddress::Internet);
+                packets.dial_to(&peer_addresses.collect::<Vec<_>>());
                 packets
             }
             other => return Err(Error::new(format!("{other} is for streams"))),
@@ -304,7 +304,7 @@ impl PacketSockets {
                     }
                 },
             };
-            let to = card.mac.map(|mac| Station::Ethernet { mac, port: at.port });
+            let to = card.mac.map(|mac| PeerAddress::Ethernet { mac, port: at.port });
             routes.extend(lane.map(|lane| Route { lane: lane as u8, to }));
         }
         if !routes.iter().any(|route| route.to.is_some()) {
@@ -329,16 +329,16 @@ impl PacketSockets {
             other => return Err(Error::new(format!("{other} is for streams"))),
         };
         let (key, mut lanes) = (listener.key.clone(), std::mem::take(&mut listener.also));
-        let (mut roads, mut stations) = (Vec::new(), [None; LANES_MAX]);
+        let (mut roads, mut peer_addresses) = (Vec::new(), [None; LANES_MAX]);
         let all = [&mut listener].into_iter().chain(&mut lanes);
-        for (lane, place) in all.zip(&mut stations) {
-            let (road, station) = Road::at_lane(lane)?;
+        for (lane, place) in all.zip(&mut peer_addresses) {
+            let (road, peer_address) = Road::at_lane(lane)?;
             roads.push(road);
-            *place = Some(station);
+            *place = Some(peer_address);
         }
         listener.also = lanes;
         let mut packets = self.carry(roads, window, (false, key))?;
-        packets.tell(stations);
+        packets.tell(peer_addresses);
         packets.listen(Some(id));
         packets.hold(self.is_held);
         (self.packets, self.listener) = (Some(packets), Some((id, listener)));
@@ -376,19 +376,22 @@ struct Road {
 impl Road {
     /// Returns the carrier of a listener's first lane, and the address that is announced to clients
     /// for it.
-    fn at_lane(lane: &mut Listener) -> Result<(Road, Station), Error> {
+    fn at_lane(lane: &mut Listener) -> Result<(Road, PeerAddress), Error> {
         let (card, socket) = (lane.card.take(), lane.socket.clone());
         match (lane.endpoint(), lane.ether_port.as_deref()) {
             (Endpoint::Packets(lanes), _) => {
                 let address = lanes.first();
-                Ok((Road::over_udp(socket, address, false), Station::Internet(address)))
+                Ok((Road::over_udp(socket, address, false), PeerAddress::Internet(address)))
             }
             (_, Some(ether_port)) => {
                 let road = match card {
                     Some(card) => Road::over_card(card, ether_port)?,
                     None => Road::over_ether(socket, ether_port)?,
                 };
-                Ok((road, Station::Ethernet { mac: ether_port.card.mac, port: ether_port.port }))
+                Ok((
+                    road,
+                    PeerAddress::Ethernet { mac: ether_port.card.mac, port: ether_port.port },
+                ))
             }
             (other, None) => Err(Error::new(format!("{other} is for streams"))),
         }

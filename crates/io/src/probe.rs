@@ -219,7 +219,7 @@ mod tests {
         assert!(text.contains("lacks CONNECT, SENDMSG") && text.contains("6.1"), "{text}");
     }
 
-    /// This test does nothing where io_uring is forbidden.
+    /// Does nothing where io_uring is forbidden.
     #[test]
     fn the_trial_leaves_a_ring_as_it_was() {
         let Ok(mut uring) = IoUring::builder().build(8) else { return };

@@ -14,11 +14,11 @@ use crate::credits;
 use crate::event::{AssociationId, Down};
 use crate::loss::Landed;
 use crate::path::{DISTRUST_PROBES, Path};
+use crate::peer_address::PeerAddress;
 use crate::pools::Pools;
 use crate::proof::{LEAST_BYTES, PAUSE_SHRUNK, Proof};
 use crate::secret::Secret;
 use crate::slab::{Linked, NONE};
-use crate::station::Station;
 use crate::window::Seen;
 use crate::words::Words;
 
@@ -73,9 +73,9 @@ pub(crate) struct Peer {
     pub cookie: u64,
     /// The number that the peer gave to the association.
     pub place: u32,
-    /// The station with which the association began. The peer has the rights of its address,
+    /// The address with which the association began. The peer has the rights of its address,
     /// whatever address it moves to.
-    pub began_at: Station,
+    pub began_at: PeerAddress,
 }
 
 /// An association: the state that this end shares with a peer process, for all channels between
@@ -118,7 +118,12 @@ impl Linked for Association {
 }
 
 impl Association {
-    pub(crate) fn new(state: State, cookie: u64, now: Instant, began_at: Station) -> Association {
+    pub(crate) fn new(
+        state: State,
+        cookie: u64,
+        now: Instant,
+        began_at: PeerAddress,
+    ) -> Association {
         Association {
             words: Words::new(matches!(state, State::Greeting { .. })),
             state,

@@ -19,6 +19,7 @@ use crate::hear::Place;
 use crate::moved::{self, Elsewhere};
 use crate::packet::{Lent, Packet};
 use crate::path::Path;
+use crate::peer_address::PeerAddress;
 use crate::piece::Kind;
 use crate::pools::{Chunk, Counters, Pools};
 use crate::proof::{LEAST_BYTES, Proof};
@@ -26,7 +27,6 @@ use crate::seals::Seals;
 use crate::secret::Secret;
 use crate::settings::{LANES_MAX, Settings};
 use crate::slab::{NONE, Queue, Slab};
-use crate::station::Station;
 
 /// Maximum number of queued answers to packets of the handshake and of unknown associations.
 const ANSWERS_MAX: usize = 64;
@@ -36,8 +36,8 @@ const ANSWERS_MAX: usize = 64;
 pub struct Arrived {
     /// The number of the lane that received the packet.
     pub lane: u8,
-    /// The station that sent the packet.
-    pub from: Station,
+    /// The address that sent the packet.
+    pub from: PeerAddress,
     /// The buffer with the packet.
     pub buf: Buf,
     /// Offset of the packet in the buffer.
@@ -72,7 +72,7 @@ pub struct Endpoint {
     pub(crate) by_peer: Directory,
     /// Answers to packets of the handshake and of unknown associations, which wait to be sent.
     pub(crate) answers: VecDeque<Answer>,
-    /// Probes to other stations of peers, which wait to be sent.
+    /// Probes to other addresses of peers, which wait to be sent.
     elsewhere: VecDeque<Elsewhere>,
     /// Number of associations that this end has accepted, by the peer's address.
     pub(crate) by_network: Directory,
@@ -111,10 +111,10 @@ impl Endpoint {
         }
     }
 
-    /// Begins an association with the endpoint at a station. [`Event::Up`] or [`Event::Down`]
+    /// Begins an association with the endpoint at an address. [`Event::Up`] or [`Event::Down`]
     /// follows, but channels may be opened at once. Returns `None` if there is no room for an
     /// association or its path.
-    pub fn dial(&mut self, now: Instant, lane: u8, to: Station) -> Option<AssociationId> {
+    pub fn dial(&mut self, now: Instant, lane: u8, to: PeerAddress) -> Option<AssociationId> {
         let token = wire::packets::RetryBody { minute: 0.into(), proof: [0; 16] };
         let state = State::Greeting { token, tries: 0, next: now };
         let place = self.admit(now, state, (lane, to), self.settings.packet_bytes)?;
@@ -132,18 +132,18 @@ impl Endpoint {
         &mut self,
         now: Instant,
         state: State,
-        (lane, station): (u8, Station),
+        (lane, peer_address): (u8, PeerAddress),
         packet_bytes: usize,
     ) -> Option<u32> {
         if self.pools.paths.free() == 0 || self.associations.free() == 0 {
             return None;
         }
         let cookie = self.secret.cookie();
-        let association = Association::new(state, cookie, now, station);
+        let association = Association::new(state, cookie, now, peer_address);
         let association = Association { packet_bytes: packet_bytes as u16, ..association };
         let place = self.associations.take(association)?;
-        let policy = self.settings.policy(&station);
-        let mut path = Path::new(lane, station, policy, packet_bytes);
+        let policy = self.settings.policy(&peer_address);
+        let mut path = Path::new(lane, peer_address, policy, packet_bytes);
         // The handshake proves the first path. That it carries full packets is believed until they
         // stay unanswered: so the least round trip is measured before there is a queue.
         (path.is_proven, path.bytes) = (true, packet_bytes as u16);
@@ -154,22 +154,22 @@ impl Endpoint {
         Some(place)
     }
 
-    /// Adds a path to an association that this end has dialled: another lane, another station of
+    /// Adds a path to an association that this end has dialled: another lane, another address of
     /// the peer, or both. Packets go by the path once the peer has proved that it receives there.
-    /// A station that is a claim of the peer is given up if nothing answers. Returns `false` if there
+    /// An address that is a claim of the peer is given up if nothing answers. Returns `false` if there
     /// is no room, or the association is not up.
     pub fn add_path(
         &mut self,
         now: Instant,
         association: AssociationId,
-        (lane, to): (u8, Station),
+        (lane, to): (u8, PeerAddress),
         is_claim: bool,
     ) -> bool {
         let Some(place) = self.find(association) else { return false };
         let bytes = self.associations[place].packet_bytes;
         let mut path = Path::new(lane, to, self.settings.policy(&to), usize::from(bytes));
         let mut proof = Proof::default();
-        // The peer may have named another's station: it gets no more than any path must carry.
+        // The peer may have named another's address: it gets no more than any path must carry.
         proof.ask(self.secret.cookie(), LEAST_BYTES, Some(now));
         proof.is_claim = is_claim;
         let association = &mut self.associations[place];
@@ -347,7 +347,7 @@ impl Endpoint {
 
     /// Returns the indices of the association and of the path that a packet belongs to; `None` if
     /// the packet's cookie is wrong, or the packet came from another address.
-    fn path_of(&self, head: &Head, lane: u8, from: &Station) -> Option<(u32, u32)> {
+    fn path_of(&self, head: &Head, lane: u8, from: &PeerAddress) -> Option<(u32, u32)> {
         let place = self.addressee(head)?;
         let comes_by = |path: &u32| {
             let path = &self.pools.paths[*path];
@@ -376,8 +376,8 @@ impl Endpoint {
     }
 
     /// Sets the local address on each lane. Peers are told the addresses if there are several.
-    pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
-        self.pools.gate.stations = stations;
+    pub fn tell(&mut self, peer_addresses: [Option<PeerAddress>; LANES_MAX]) {
+        self.pools.gate.peer_addresses = peer_addresses;
     }
 
     /// Sets whether the endpoint answers hellos.
@@ -568,7 +568,7 @@ fn is_held_up(association: &Association, pools: &Pools) -> bool {
 }
 
 /// Finds the association and the path of a packet, and decrypts the packet if it is sealed. A probe
-/// from a new station adds a path. A packet of a path that came from another station is taken if it
+/// from a new address adds a path. A packet of a path that came from another address is taken if it
 /// is sealed. The packet is `head.bytes` bytes of the buffer from `at` on.
 ///
 /// # Errors
@@ -576,7 +576,7 @@ fn is_held_up(association: &Association, pools: &Pools) -> bool {
 fn enter(
     endpoint: &mut Endpoint,
     head: &Head,
-    (lane, from): (u8, Station),
+    (lane, from): (u8, PeerAddress),
     buf: &mut Buf,
     at: usize,
 ) -> Result<Entered, Dropped> {
@@ -602,7 +602,7 @@ fn enter(
     Ok(Entered { association: place, path, bytes })
 }
 
-/// Returns the association and the path of a sealed packet that came from another station than the
+/// Returns the association and the path of a sealed packet that came from another address than the
 /// path's; `None` if there is none, or its address cannot change.
 fn path_of_moved(endpoint: &Endpoint, head: &Head, lane: u8) -> Option<(u32, u32)> {
     endpoint.seals.as_ref()?;
@@ -612,7 +612,7 @@ fn path_of_moved(endpoint: &Endpoint, head: &Head, lane: u8) -> Option<(u32, u32
     Some((place, path))
 }
 
-/// Writes the oldest queued probe to another station of a peer into a packet, and seals it. Returns
+/// Writes the oldest queued probe to another address of a peer into a packet, and seals it. Returns
 /// `false` if there is none.
 fn ask_elsewhere(endpoint: &mut Endpoint, packet: &mut Packet) -> bool {
     while let Some(there) = endpoint.elsewhere.pop_front() {
@@ -634,7 +634,7 @@ fn drop_packet(
     endpoint: &mut Endpoint,
     now: Instant,
     head: &Head,
-    (lane, from): (u8, Station),
+    (lane, from): (u8, PeerAddress),
     why: Dropped,
 ) {
     let counters = &mut endpoint.pools.counters;
@@ -657,13 +657,13 @@ fn newcomer(endpoint: &Endpoint, head: &Head) -> Option<u32> {
     (head.kind == PacketKind::PROBE && !is_initiator).then_some(place)
 }
 
-/// Adds a path for a probe that came from a new station with the right cookie. Returns the path's
+/// Adds a path for a probe that came from a new address with the right cookie. Returns the path's
 /// place; `None` if there is no room.
 fn new_path(
     endpoint: &mut Endpoint,
     head: &Head,
     place: u32,
-    (lane, from): (u8, Station),
+    (lane, from): (u8, PeerAddress),
 ) -> Option<u32> {
     // Further paths leave one for each association that may come.
     if endpoint.pools.paths.free() <= endpoint.associations.free() {

@@ -4,7 +4,7 @@ use contract::{Buf, CloseReason, ConnId};
 use wire::packets::{REFUSED_NEEDS_KEY, REFUSED_NO_KEY, REFUSED_OTHER_KEY};
 
 use crate::channel::REFUSED;
-use crate::station::Station;
+use crate::peer_address::PeerAddress;
 
 /// The identifier of an association. The generation tells successive users of one place apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub enum Event {
     Up(AssociationId),
     /// A further address that the peer of a dialled association claims to have.
     /// [`add_path`](crate::Endpoint::add_path) verifies the claim.
-    Told(AssociationId, Station),
+    AddressAnnounced(AssociationId, PeerAddress),
     /// An association has ended, after all of its channels.
     Down(AssociationId, Down),
     /// A channel is open: the peer has opened it, or has answered this end's open.
@@ -72,8 +72,8 @@ pub enum Event {
         conn: ConnId,
         /// The association that the channel belongs to.
         association: AssociationId,
-        /// The station of the peer with which the association began.
-        peer: Station,
+        /// The address of the peer with which the association began.
+        peer: PeerAddress,
     },
     /// Bytes of a message arrived on a channel.
     Received {

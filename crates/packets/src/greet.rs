@@ -19,9 +19,9 @@ use crate::endpoint::Endpoint;
 use crate::event::{Down, Event};
 use crate::head::{HEAD_BYTES, Head, Mark};
 use crate::packet::Packet;
+use crate::peer_address::PeerAddress;
 use crate::proof::LEAST_BYTES;
 use crate::secret::{RESET_KEY, is_reset, reset_proof};
-use crate::station::Station;
 
 /// The number of hellos without a valid token that are answered per second. Resets have an equal
 /// limit of their own.
@@ -41,7 +41,7 @@ const WELCOMED_AT_ONCE: u32 = 64;
 /// An answer to a packet without an association, queued to be sent.
 pub(crate) struct Answer {
     lane: u8,
-    to: Station,
+    to: PeerAddress,
     kind: PacketKind,
     association: u32,
     cookie: u64,
@@ -134,7 +134,7 @@ impl Endpoint {
     pub(crate) fn greeted(
         &mut self,
         now: Instant,
-        (lane, from): (u8, Station),
+        (lane, from): (u8, PeerAddress),
         head: &Head,
         packet: &[u8],
     ) {
@@ -197,8 +197,8 @@ impl Endpoint {
         association.heard_at = now;
         // The acceptor waits for a packet with its cookie.
         association.words.pings = true;
-        if accept.stations.get() > 0 {
-            // The answer names the peer's further stations.
+        if accept.addresses.get() > 0 {
+            // The answer names the peer's further addresses.
             let challenge = self.secret.cookie();
             self.pools.paths[association.paths[0]].proof.ask(challenge, LEAST_BYTES, Some(now));
         }
@@ -220,7 +220,7 @@ impl Endpoint {
 
     /// Answers a packet of an unknown association with a reset, within the rate limit. A packet for
     /// another worker gets no answer.
-    pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: Station) {
+    pub(crate) fn disown(&mut self, now: Instant, head: &Head, lane: u8, from: PeerAddress) {
         let is_known = self.associations.get(head.association & 0x00ff_ffff);
         let is_known = is_known.is_some_and(|association| association.cookie == head.cookie);
         // It has lost its way here, and is sent again.
@@ -263,7 +263,7 @@ impl Endpoint {
 /// Ends an association on the peer's reset, if the reset is authentic and came by the first path or
 /// a verified path. A reset from another address may come from a host that received a probe by
 /// mistake and rightly does not know the association.
-fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Station)) {
+fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, PeerAddress)) {
     let (cookie, theirs) = (reset.cookie.get(), reset.association.get());
     let Some(place) = endpoint.by_peer.get(cookie) else { return };
     let Some(association) = endpoint.associations.get(place) else { return };
@@ -285,7 +285,7 @@ fn reset_by(endpoint: &mut Endpoint, reset: &ResetBody, (lane, from): (u8, Stati
 fn hello(
     endpoint: &mut Endpoint,
     now: Instant,
-    (lane, from): (u8, Station),
+    (lane, from): (u8, PeerAddress),
     head: &Head,
     hello: &PacketHelloBody,
     packet: &[u8],
@@ -371,11 +371,11 @@ fn accept_of(
 /// Returns the body of the accept by which this end grants an association.
 fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
     let association = &endpoint.associations[place];
-    let further = endpoint.pools.gate.stations.iter().flatten().skip(1).count() as u16;
+    let further = endpoint.pools.gate.peer_addresses.iter().flatten().skip(1).count() as u16;
     AcceptBody {
         association: (u32::from(endpoint.settings.worker) << 24 | place).into(),
         packet_bytes: association.packet_bytes.into(),
-        stations: further.into(),
+        addresses: further.into(),
         cookie: association.cookie.into(),
     }
 }
@@ -388,7 +388,7 @@ fn accept_body(endpoint: &Endpoint, place: u32) -> AcceptBody {
 fn welcome(
     endpoint: &mut Endpoint,
     now: Instant,
-    (lane, from): (u8, Station),
+    (lane, from): (u8, PeerAddress),
     hello: &PacketHelloBody,
     packet: &[u8],
 ) -> Result<(), u32> {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use contract::Fatal;
-use wire::packets::{ProbeBody, STATION_NONE, StationBody};
+use wire::packets::{ADDRESS_NONE, AddressBody, ProbeBody};
 use zerocopy::FromBytes;
 
 use crate::association::{Association, State};
@@ -12,6 +12,7 @@ use crate::event::{Delivery, Event};
 use crate::head::{HEAD_BYTES, Head};
 use crate::incoming::{Hold, Placed, Turn};
 use crate::loss::Landed;
+use crate::peer_address::PeerAddress;
 use crate::piece::Kind;
 use crate::pools::{Pools, let_go};
 use crate::proof::{LEAST_BYTES, PAUSE_RAISE};
@@ -19,7 +20,6 @@ use crate::receipt::{Debt, Times};
 use crate::record::{Record, Records};
 use crate::settings::LANES_MAX;
 use crate::slab::NONE;
-use crate::station::Station;
 
 /// The position of a packet that is being read: its path, its chunk, and its offset in the chunk.
 #[derive(Clone, Copy)]
@@ -297,7 +297,8 @@ impl Association {
         if echo != 0 && echo == path.proof.challenge {
             if self.words.is_initiator {
                 let (id, dialled) = (self.id(), self.peer.began_at);
-                let told = told(rest, &dialled).map(|station| Event::Told(id, station));
+                let told = told(rest, &dialled)
+                    .map(|peer_address| Event::AddressAnnounced(id, peer_address));
                 pools.events.extend(told);
             }
             let path = &mut pools.paths[place];
@@ -316,11 +317,11 @@ impl Association {
     }
 }
 
-/// Returns the stations in a peer's answer to a probe, whose first station is `dialled`. Stations
+/// Returns the addresses in a peer's answer to a probe, whose first address is `dialled`. Addresses
 /// that no peer of this one can have are left out. `bytes` are those behind the body of the probe.
-fn told<'a>(bytes: &'a [u8], dialled: &'a Station) -> impl Iterator<Item = Station> + 'a {
-    let bodies = bytes.chunks_exact(size_of::<StationBody>());
-    let bodies = bodies.filter_map(|bytes| StationBody::read_from_bytes(bytes).ok());
-    let bodies = bodies.take_while(|body| body.kind != STATION_NONE).take(LANES_MAX - 1);
-    bodies.filter_map(|body| Station::of_body(&body)).filter(|told| told.may_accompany(dialled))
+fn told<'a>(bytes: &'a [u8], dialled: &'a PeerAddress) -> impl Iterator<Item = PeerAddress> + 'a {
+    let bodies = bytes.chunks_exact(size_of::<AddressBody>());
+    let bodies = bodies.filter_map(|bytes| AddressBody::read_from_bytes(bytes).ok());
+    let bodies = bodies.take_while(|body| body.kind != ADDRESS_NONE).take(LANES_MAX - 1);
+    bodies.filter_map(|body| PeerAddress::of_body(&body)).filter(|told| told.may_accompany(dialled))
 }

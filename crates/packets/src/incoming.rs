@@ -279,7 +279,7 @@ mod tests {
 
     /// A message of the model: its floor, and the ends of its pieces.
     #[derive(Debug)]
-    struct Told {
+    struct ModelMessage {
         behind: u16,
         ends: Vec<u32>,
     }
@@ -369,8 +369,8 @@ mod tests {
     }
 
     /// Generates messages, and their pieces in any order and any number of times, cut in any way.
-    fn arrivals() -> impl proptest::strategy::Strategy<Value = (Vec<Told>, Vec<(usize, u32, u32)>)>
-    {
+    fn arrivals()
+    -> impl proptest::strategy::Strategy<Value = (Vec<ModelMessage>, Vec<(usize, u32, u32)>)> {
         use proptest::prelude::*;
         let message = (0u16..6, prop::collection::vec(1u32..40, 1..4));
         prop::collection::vec(message, 1..24)
@@ -397,7 +397,8 @@ mod tests {
                 (Just(told), Just(pieces).prop_shuffle())
             })
             .prop_map(|(told, pieces)| {
-                let told = told.into_iter().map(|(behind, ends)| Told { behind, ends }).collect();
+                let told =
+                    told.into_iter().map(|(behind, ends)| ModelMessage { behind, ends }).collect();
                 (told, pieces)
             })
     }

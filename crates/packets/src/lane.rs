@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 use contract::{Buf, Instant};
 
 use crate::endpoint::Arrived;
-use crate::station::Station;
+use crate::peer_address::PeerAddress;
 
-/// A carrier of packets to and from stations (addresses). Packets may be lost, repeated and
+/// A carrier of packets to and from addresses (addresses). Packets may be lost, repeated and
 /// reordered.
 ///
 /// The methods only queue work or drain inboxes, as those of [`Streams`](contract::Streams).
 pub trait Lane {
     /// Moves the packets that arrived to the end of `arrived`; a turn begins with it, at `now`.
-    /// Returns the system's error number if the network reports that the dialled station does not
+    /// Returns the system's error number if the network reports that the dialled address does not
     /// receive.
     fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32>;
 
@@ -24,18 +24,18 @@ pub trait Lane {
     fn has_room(&self) -> bool;
 
     /// Queues a packet of `bytes` bytes. Its parts are copied.
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>);
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>);
 
     /// Sends a packet at once if that is possible without waiting, for an endpoint whose thread
     /// runs no further turns.
-    fn part(&mut self, to: Station, packet: &[u8]);
+    fn part(&mut self, to: PeerAddress, packet: &[u8]);
 
     /// Starts to send the queued packets.
     fn kick(&mut self);
 
-    /// Prepares for a new association with the dialled station, whose route may have changed. No
+    /// Prepares for a new association with the dialled address, whose route may have changed. No
     /// association exists at the time.
-    fn renew(&mut self, to: Station);
+    fn renew(&mut self, to: PeerAddress);
 
     /// Returns `true` if [`poll`](Lane::poll) would find something now.
     fn has_work(&self) -> bool;

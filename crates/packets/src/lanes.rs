@@ -54,7 +54,7 @@ impl<L: Lane> Lanes<L> {
     }
 
     /// Moves the packets that arrived to the end of `arrived`. Returns the system's error number if
-    /// the network reports that nobody receives at the station that the first lane has dialled.
+    /// the network reports that nobody receives at the address that the first lane has dialled.
     pub(crate) fn poll(&mut self, now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut refusal = None;
         for (number, lane) in self.lanes.iter_mut().enumerate() {

@@ -7,11 +7,11 @@ use wire::packets::{RECORD_ALIGN, TAG_BYTES};
 
 use crate::head::{HEAD_BYTES, Head, crc_of, write_crc};
 use crate::message::{Message, Run};
+use crate::peer_address::PeerAddress;
 use crate::piece::Piece;
 use crate::record::{RECORD_BYTES, Record};
 use crate::seal::Seal;
 use crate::slab::{NONE, Slab};
-use crate::station::Station;
 
 /// Maximum length in bytes of a stretch of a body that is copied although it could be lent.
 const COPIED_BYTES_MAX: usize = 512;
@@ -48,8 +48,8 @@ pub struct Lent(pub(crate) u32);
 pub struct Packet {
     /// The lane that the packet leaves by.
     pub lane: u8,
-    /// The station that the packet goes to.
-    pub to: Station,
+    /// The address that the packet goes to.
+    pub to: PeerAddress,
     own: Vec<u8>,
     parts: Vec<Part>,
     /// The offset in `own` of the first byte that belongs to no part yet.
@@ -74,7 +74,7 @@ impl Packet {
     pub fn new(bytes_max: usize) -> Packet {
         Packet {
             lane: 0,
-            to: Station::Ethernet { mac: Mac([0; 6]), port: 0 },
+            to: PeerAddress::Ethernet { mac: Mac([0; 6]), port: 0 },
             own: Vec::with_capacity(bytes_max.next_multiple_of(RECORD_ALIGN)),
             parts: Vec::with_capacity(PARTS_MAX + 2),
             part_at: 0,
@@ -117,8 +117,8 @@ impl Packet {
         (loans != NONE).then_some(Lent(loans))
     }
 
-    /// Begins a packet to a station, of at most `bytes_max` bytes.
-    pub(crate) fn begin(&mut self, lane: u8, to: Station, bytes_max: usize) {
+    /// Begins a packet to an address, of at most `bytes_max` bytes.
+    pub(crate) fn begin(&mut self, lane: u8, to: PeerAddress, bytes_max: usize) {
         assert!(self.loans == NONE, "the loan of the packet before was taken");
         (self.lane, self.to, self.bytes_max) = (lane, to, bytes_max - self.kept);
         self.own.clear();

@@ -6,12 +6,12 @@ use core::time::Duration;
 use contract::Instant;
 
 use crate::control::{Control, Policy};
+use crate::peer_address::PeerAddress;
 use crate::proof::{LEAST_BYTES, Proof};
 use crate::receipt::{Debt, Receipt};
 use crate::rtt::Rtt;
 use crate::sent::SENT_MAX;
 use crate::slab::NONE;
-use crate::station::Station;
 
 /// The number of unanswered probes after which packets become small, since the path may drop large
 /// ones (a smaller MTU). They take at least 31 ms, because a busy machine may be silent for several
@@ -62,7 +62,7 @@ pub(crate) struct Flight {
 /// A path to the peer: a pair of a lane and an address.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    pub to: Station,
+    pub to: PeerAddress,
     pub rtt: Rtt,
     pub control: Control,
     pub receipt: Receipt,
@@ -83,7 +83,7 @@ pub(crate) struct Path {
 const _: () = assert!(size_of::<Option<Path>>() <= 320);
 
 impl Path {
-    pub(crate) fn new(lane: u8, to: Station, policy: Policy, packet_bytes: usize) -> Path {
+    pub(crate) fn new(lane: u8, to: PeerAddress, policy: Policy, packet_bytes: usize) -> Path {
         Path {
             to,
             rtt: Rtt::default(),

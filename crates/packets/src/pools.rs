@@ -16,11 +16,11 @@ use crate::loss::Landed;
 use crate::message::Message;
 use crate::packet::Loan;
 use crate::path::Path;
+use crate::peer_address::PeerAddress;
 use crate::piece::Piece;
 use crate::sent::{Fate, SentWindow};
 use crate::settings::{LANES_MAX, Settings};
 use crate::slab::{NONE, Slab};
-use crate::station::Station;
 
 /// Maximum number of paths that one search for an idle sent window visits.
 const SEARCHED_MAX: u32 = 64;
@@ -39,7 +39,7 @@ pub struct Counters {
     pub arrived: u64,
     /// Packets that could not be parsed, or whose checksum or seal was wrong.
     pub malformed: u64,
-    /// Packets of no association, with a wrong cookie, from an unknown station, or without the seal
+    /// Packets of no association, with a wrong cookie, from an unknown address, or without the seal
     /// of their association. Handshake packets that fit nothing count, too.
     pub unknown: u64,
     /// Packets that had arrived before.
@@ -58,12 +58,12 @@ pub struct Counters {
     pub hellos_dropped: u64,
 }
 
-/// The stations of an endpoint, and the conditions under which pieces, hellos and opens are accepted
+/// The addresses of an endpoint, and the conditions under which pieces, hellos and opens are accepted
 /// there and packets leave.
 pub(crate) struct Gate {
-    /// The station on each lane, which peers are told if there are several; `None` for lanes that the
+    /// The address on each lane, which peers are told if there are several; `None` for lanes that the
     /// endpoint has not.
-    pub stations: [Option<Station>; LANES_MAX],
+    pub peer_addresses: [Option<PeerAddress>; LANES_MAX],
     /// Bit n: lane n accepts a packet now.
     pub lanes_with_room: u8,
     /// The number of queued events from which on no piece is accepted, until the user fetches some.
@@ -101,7 +101,7 @@ impl Pools {
         // when there are too many of them (`has_room`).
         let ends =
             settings.messages_max + 2 * settings.channels_max + 2 * settings.associations_max;
-        // One that dials hears of stations, once for each of its probes.
+        // One that dials hears of addresses, once for each of its probes.
         let told = LANES_MAX * settings.associations_max.min(64);
         Pools {
             paths: Slab::new(settings.paths_max),
@@ -118,7 +118,7 @@ impl Pools {
             events: VecDeque::with_capacity(ends + told + 2 * settings.holds_max),
             returned: VecDeque::with_capacity(settings.chunks_max + 1),
             gate: Gate {
-                stations: [None; LANES_MAX],
+                peer_addresses: [None; LANES_MAX],
                 lanes_with_room: u8::MAX,
                 events_room: ends + settings.holds_max,
                 is_held: false,

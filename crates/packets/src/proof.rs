@@ -1,6 +1,6 @@
-//! Probes of paths: whether the peer receives at a station, and packets of which size.
+//! Probes of paths: whether the peer receives at an address, and packets of which size.
 //!
-//! A probe carries a number that nobody can guess, and the peer returns it: so a station that was
+//! A probe carries a number that nobody can guess, and the peer returns it: so an address that was
 //! not proven cannot be made to receive anything but as many bytes as it sent (RFC 9000, section
 //! 8.2). A probe is as large as the packets that are hoped for: a path that swallows large packets
 //! is found before messages are in them (RFC 8899).
@@ -57,7 +57,7 @@ pub(crate) struct Proof {
     /// The size of the last probe, or of the first one, in bytes.
     pub bytes: u16,
     tries: u8,
-    /// `true` until the peer has answered by the path for the first time. At this station there may
+    /// `true` until the peer has answered by the path for the first time. At this address there may
     /// be nobody, or somebody else.
     pub is_claim: bool,
 }

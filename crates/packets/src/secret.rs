@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 use wire::packets::RetryBody;
 use zeroize::Zeroizing;
 
-use crate::station::Station;
+use crate::peer_address::PeerAddress;
 
 /// The nanoseconds of a minute. A token is valid in the minute in which it was made and in the
 /// next.
@@ -32,31 +32,31 @@ impl Secret {
         u64::from_le_bytes(core::array::from_fn(|n| mac[n])) | 1
     }
 
-    /// Returns the token for a hello from this station with this cookie.
-    pub(crate) fn token(&self, now: Instant, from: &Station, cookie: u64) -> RetryBody {
+    /// Returns the token for a hello from this address with this cookie.
+    pub(crate) fn token(&self, now: Instant, from: &PeerAddress, cookie: u64) -> RetryBody {
         self.token_of(now.as_nanos() / MINUTE, from, cookie)
     }
 
-    /// Returns the number that a peer has to return from this station, to prove that it receives
+    /// Returns the number that a peer has to return from this address, to prove that it receives
     /// there what is sent by the path `path` of the association with this cookie. Never zero.
-    pub(crate) fn challenge(&self, at: &Station, (cookie, path): (u64, u8)) -> u64 {
+    pub(crate) fn challenge(&self, at: &PeerAddress, (cookie, path): (u64, u8)) -> u64 {
         let words = [&b"moved"[..], &at.encode(), &cookie.to_le_bytes(), &[path]];
         let mac = mac(&self.key, words);
         u64::from_le_bytes(core::array::from_fn(|n| mac[n])) | 1
     }
 
-    fn token_of(&self, minute: u64, from: &Station, cookie: u64) -> RetryBody {
+    fn token_of(&self, minute: u64, from: &PeerAddress, cookie: u64) -> RetryBody {
         let key = mac(&self.key, [b"minute", &minute.to_le_bytes()[..]]);
         let proof = mac(&key, [&from.encode()[..], &cookie.to_le_bytes()]);
         RetryBody { minute: minute.into(), proof: half(proof) }
     }
 
-    /// Returns `true` if this end made the token for this station and cookie, in this minute or the
+    /// Returns `true` if this end made the token for this address and cookie, in this minute or the
     /// one before.
     pub(crate) fn knows(
         &self,
         now: Instant,
-        from: &Station,
+        from: &PeerAddress,
         cookie: u64,
         token: &RetryBody,
     ) -> bool {
@@ -101,15 +101,15 @@ mod tests {
     use super::*;
     use core::time::Duration;
 
-    fn station(port: u16) -> Station {
-        Station::Internet(core::net::SocketAddr::from(([10, 0, 0, 1], port)))
+    fn peer_address(port: u16) -> PeerAddress {
+        PeerAddress::Internet(core::net::SocketAddr::from(([10, 0, 0, 1], port)))
     }
 
     #[test]
     fn a_token_is_for_one_station_one_cookie_and_a_minute() {
         let secret = Secret::new([7; 32]);
         let now = Instant::ZERO + Duration::from_secs(59);
-        let token = secret.token(now, &station(1), 5);
+        let token = secret.token(now, &peer_address(1), 5);
         let later = |secs| now + Duration::from_secs(secs);
         for (secs, port, cookie, good) in [
             (0, 1, 5, true),
@@ -118,11 +118,11 @@ mod tests {
             (0, 2, 5, false),
             (0, 1, 6, false),
         ] {
-            assert_eq!(secret.knows(later(secs), &station(port), cookie, &token), good);
+            assert_eq!(secret.knows(later(secs), &peer_address(port), cookie, &token), good);
         }
-        assert!(!Secret::new([8; 32]).knows(now, &station(1), 5, &token));
+        assert!(!Secret::new([8; 32]).knows(now, &peer_address(1), 5, &token));
         let forged = RetryBody { proof: [0; 16], ..token };
-        assert!(!secret.knows(now, &station(1), 5, &forged));
+        assert!(!secret.knows(now, &peer_address(1), 5, &forged));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::control::Policy;
 use crate::key::PacketKey;
-use crate::station::Station;
+use crate::peer_address::PeerAddress;
 
 /// Maximum number of lanes of an endpoint.
 pub const LANES_MAX: usize = contract::PacketReading::LANES_MAX;
@@ -110,8 +110,8 @@ impl Settings {
         ..Settings::WORKER
     };
 
-    /// Returns the rule for the window of a path to a station.
-    pub(crate) fn policy(&self, to: &Station) -> Policy {
+    /// Returns the rule for the window of a path to an address.
+    pub(crate) fn policy(&self, to: &PeerAddress) -> Policy {
         if to.is_loopback() { self.local } else { self.control }
     }
 }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn the_peer_decides_about_the_window_not_the_address_of_ours() {
         let policy =
-            |peer: &str| Settings::WORKER.policy(&Station::Internet(peer.parse().unwrap()));
+            |peer: &str| Settings::WORKER.policy(&PeerAddress::Internet(peer.parse().unwrap()));
         assert_eq!(policy("127.0.0.1:9"), Policy::Fixed(64));
         assert_eq!(policy("[::ffff:127.0.0.1]:9"), Policy::Fixed(64));
         assert_eq!(policy("10.0.0.1:9"), Policy::Delay);

@@ -11,7 +11,7 @@ use contract::{Buf, Instant};
 
 use crate::endpoint::Arrived;
 use crate::lane::Lane;
-use crate::station::Station;
+use crate::peer_address::PeerAddress;
 
 /// The time for which packets may leave ahead of the link, as into the ring of a card.
 pub const AHEAD: Duration = Duration::from_micros(100);
@@ -95,14 +95,14 @@ impl<L: Lane> Lane for Shaped<L> {
         self.may_leave() && self.lane.has_room()
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
         if let Some(bucket) = &mut self.bucket {
             bucket.spend(self.now, bytes);
         }
         self.lane.put(to, bytes, parts);
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         self.lane.part(to, packet);
     }
 
@@ -110,7 +110,7 @@ impl<L: Lane> Lane for Shaped<L> {
         self.lane.kick();
     }
 
-    fn renew(&mut self, to: Station) {
+    fn renew(&mut self, to: PeerAddress) {
         self.lane.renew(to);
     }
 
@@ -142,16 +142,16 @@ mod tests {
             !self.is_full
         }
 
-        fn put<'a>(&mut self, _: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        fn put<'a>(&mut self, _: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
             assert_eq!(parts.map(<[u8]>::len).sum::<usize>(), bytes);
             self.packets += 1;
         }
 
-        fn part(&mut self, _to: Station, _packet: &[u8]) {}
+        fn part(&mut self, _to: PeerAddress, _packet: &[u8]) {}
 
         fn kick(&mut self) {}
 
-        fn renew(&mut self, _to: Station) {}
+        fn renew(&mut self, _to: PeerAddress) {}
 
         fn has_work(&self) -> bool {
             false
@@ -169,7 +169,7 @@ mod tests {
     /// nanoseconds. Returns their number.
     fn send(lane: &mut Shaped<Counted>, bytes: usize, (from, nanos): (u64, u64), turn: u64) -> u64 {
         let (before, packet) = (lane.inner().packets, alloc::vec![0; bytes]);
-        let to = Station::Internet(([10, 0, 0, 1], 1).into());
+        let to = PeerAddress::Internet(([10, 0, 0, 1], 1).into());
         for at in (from..from + nanos).step_by(turn as usize) {
             lane.poll(Instant::from_nanos(at), &mut Vec::new());
             while lane.has_room() {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn without_a_shape_the_lane_is_as_it_was() {
         let mut lane = Shaped::new(Counted::default(), None);
-        let to = Station::Internet(([10, 0, 0, 1], 1).into());
+        let to = PeerAddress::Internet(([10, 0, 0, 1], 1).into());
         for _ in 0..100_000 {
             assert!(lane.has_room() && !lane.has_work());
             lane.put(to, 2, [&[1][..], &[2][..]].into_iter());

@@ -124,10 +124,10 @@ impl Association {
         let body = ProbeBody { challenge: challenge.into(), echo: echo.into() };
         packet.append(body.as_bytes());
         if echo != 0 && path.is_proven && !self.words.is_initiator {
-            let others = pools.gate.stations.iter().flatten();
-            let own = pools.gate.stations.get(usize::from(path.lane)).copied().flatten();
-            for station in others.filter(|station| Some(**station) != own) {
-                packet.append(station.body().as_bytes());
+            let others = pools.gate.peer_addresses.iter().flatten();
+            let own = pools.gate.peer_addresses.get(usize::from(path.lane)).copied().flatten();
+            for peer_address in others.filter(|peer_address| Some(**peer_address) != own) {
+                packet.append(peer_address.body().as_bytes());
             }
         }
         if asks {

@@ -22,9 +22,9 @@ use crate::greet::farewell;
 use crate::lane::Lane;
 use crate::lanes::Lanes;
 use crate::packet::Packet;
+use crate::peer_address::PeerAddress;
 use crate::routes::Route;
 use crate::settings::{LANES_MAX, Settings};
-use crate::station::Station;
 use crate::waiting::Waiting;
 
 /// The time that the peer of a finished connection has to close its side.
@@ -129,20 +129,20 @@ impl<L: Lane> Packets<L> {
         self.endpoint.pools.gate.is_held = is_held;
     }
 
-    /// Sets this end's station on each lane, which clients are told if there are several.
-    pub fn tell(&mut self, stations: [Option<Station>; LANES_MAX]) {
-        self.endpoint.tell(stations);
+    /// Sets this end's address on each lane, which clients are told if there are several.
+    pub fn tell(&mut self, peer_addresses: [Option<PeerAddress>; LANES_MAX]) {
+        self.endpoint.tell(peer_addresses);
     }
 
-    /// Makes [`Dial::dial`] connect to the endpoint that has these stations: at the first one, or at
+    /// Makes [`Dial::dial`] connect to the endpoint that has these addresses: at the first one, or at
     /// another one if it is silent. The others become further paths, as do those that the endpoint
     /// tells. A lane is added for each of them.
-    pub fn dial_to(&mut self, servers: &[Station]) {
+    pub fn dial_to(&mut self, servers: &[PeerAddress]) {
         self.caller.routes.reach(servers);
     }
 
     /// Makes [`Dial::dial`] connect to the endpoint at the end of these routes, by lanes that are there:
-    /// by the first route with a station, or by another one if that is silent. The others become
+    /// by the first route with an address, or by another one if that is silent. The others become
     /// further paths.
     pub fn dial_by(&mut self, routes: &[Route]) {
         self.caller.routes.reach_by(routes);
@@ -155,28 +155,28 @@ impl<L: Lane> Packets<L> {
         self.caller.divide(count);
     }
 
-    /// Returns a further station of the server for which a lane is to be added; `None` if there is
+    /// Returns a further address of the server for which a lane is to be added; `None` if there is
     /// none. [`add_lane`](Packets::add_lane) or [`forgo_lane`](Packets::forgo_lane) answers it.
-    pub fn wanted_lane(&self) -> Option<Station> {
-        self.caller.routes.station_of(self.lanes.count())
+    pub fn wanted_lane(&self) -> Option<PeerAddress> {
+        self.caller.routes.address_of(self.lanes.count())
     }
 
-    /// Adds a lane to the station that [`wanted_lane`](Packets::wanted_lane) returns.
+    /// Adds a lane to the address that [`wanted_lane`](Packets::wanted_lane) returns.
     pub fn add_lane(&mut self, lane: L) {
         let number = self.lanes.count();
         self.lanes.add(lane);
         self.use_lane(number);
     }
 
-    /// Gives up the station that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
+    /// Gives up the address that [`wanted_lane`](Packets::wanted_lane) returns: no lane leads there.
     pub fn forgo_lane(&mut self) {
         self.caller.routes.forgo(self.lanes.count());
     }
 
-    /// Adds the path by a lane to the station that it leads to, if both are there. The lane may have
+    /// Adds the path by a lane to the address that it leads to, if both are there. The lane may have
     /// led elsewhere in an earlier association.
     fn use_lane(&mut self, number: usize) {
-        if let Some(to) = self.caller.routes.station_of(number)
+        if let Some(to) = self.caller.routes.address_of(number)
             && let Some(lane) = self.lanes.all().get_mut(number)
         {
             lane.renew(to);
@@ -185,23 +185,23 @@ impl<L: Lane> Packets<L> {
     }
 
     /// Adds a path to the association with the server, if there is one.
-    fn add_path(&mut self, lane: u8, to: Station) {
+    fn add_path(&mut self, lane: u8, to: PeerAddress) {
         if let Some(association) = self.caller.association {
             let is_claim = !self.caller.routes.names(&to);
             self.endpoint.add_path(self.now, association, (lane, to), is_claim);
         }
     }
 
-    /// Notes a further station of the server that was dialled.
-    fn told(&mut self, station: Station) {
-        if !self.caller.routes.note(station) {
+    /// Notes a further address of the server that was dialled.
+    fn told(&mut self, peer_address: PeerAddress) {
+        if !self.caller.routes.note(peer_address) {
             return;
         }
         if let Some(association) =
             self.caller.association.filter(|_| self.caller.routes.is_by_segment())
         {
             for lane in self.caller.routes.searching() {
-                self.endpoint.add_path(self.now, association, (lane, station), true);
+                self.endpoint.add_path(self.now, association, (lane, peer_address), true);
             }
         } else {
             self.use_lane(self.caller.routes.last_lane());
@@ -275,7 +275,7 @@ impl<L: Lane> Packets<L> {
         self.lanes.all()
     }
 
-    /// Processes the network's report that nothing receives at the server's station. The report may
+    /// Processes the network's report that nothing receives at the server's address. The report may
     /// be forged, so it ends only an association that is not up yet.
     fn refused(&mut self, errno: i32) {
         while let Some(association) = self.caller.unanswered(errno) {
@@ -341,9 +341,9 @@ impl<L: Lane> Packets<L> {
                 }
                 Event::Closed { conn, reason } => self.closed(conn, reason),
                 Event::Up(association) => self.up(association),
-                Event::Told(association, station) => {
+                Event::AddressAnnounced(association, peer_address) => {
                     if self.caller.association == Some(association) {
-                        self.told(station);
+                        self.told(peer_address);
                     }
                 }
                 Event::Down(association, why) => self.down(association, why),
@@ -367,7 +367,7 @@ impl<L: Lane> Packets<L> {
         }
     }
 
-    fn opened(&mut self, channel: ConnId, peer: Station) {
+    fn opened(&mut self, channel: ConnId, peer: PeerAddress) {
         let peer = peer.peer();
         if let Some(place) = self.conns.of_channel(channel) {
             if self.conns.at(place).state == State::Dialling {
@@ -441,7 +441,7 @@ impl<L: Lane> Packets<L> {
             return;
         }
         if why == Down::Silent || self.caller.refusal.is_some() {
-            // The next dial is to another station of the server.
+            // The next dial is to another address of the server.
             self.caller.routes.turn();
         }
         let errno = self.caller.refusal.take().unwrap_or(match why {

@@ -103,7 +103,7 @@ pub enum Drift {
 
 /// The counts of a window, and the prices that applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct WindowReading<'a> {
     pub(crate) since: &'a Since,
     pub(crate) length: Duration,
     /// The longest time in the window for which a worker waited for a processor.
@@ -136,9 +136,9 @@ impl DriftWatch {
     }
 
     /// Takes a window that has just ended into account.
-    pub(crate) fn end(&mut self, model: &DeviceModel, sight: Sight<'_>, now: Instant) {
+    pub(crate) fn end(&mut self, model: &DeviceModel, reading: WindowReading<'_>, now: Instant) {
         self.marks.retain(|(at, _)| now.since(*at) <= FRESH);
-        let unsure = match ratio(model, &sight) {
+        let unsure = match ratio(model, &reading) {
             Ok(ratio) => {
                 self.marks.push((now, ratio));
                 if self.marks.len() > WINDOWS_MAX {
@@ -177,8 +177,8 @@ fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
 }
 
 /// Returns the rate that the device served, as a share of the model's rate at the measured tail.
-fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
-    let Sight { since, length, waited, write, corrected } = *sight;
+fn ratio(model: &DeviceModel, reading: &WindowReading<'_>) -> Result<f64, Unsure> {
+    let WindowReading { since, length, waited, write, corrected } = *reading;
     if since.ended() < READS_MIN {
         return Err(Unsure::FewReads);
     }
@@ -263,8 +263,9 @@ mod tests {
             let since = self.seen.look(&self.delays);
             self.now = self.now + DRIFT_PERIOD;
             let length = DRIFT_WINDOW;
-            let sight = Sight { since: &since, length, waited, write: 1_000, corrected: 1.0 };
-            self.watch.end(&model, sight, self.now);
+            let reading =
+                WindowReading { since: &since, length, waited, write: 1_000, corrected: 1.0 };
+            self.watch.end(&model, reading, self.now);
             self.watch.state()
         }
     }

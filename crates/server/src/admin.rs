@@ -82,7 +82,7 @@ impl ServerParts for Crew {
 
 /// The parts of the admin API that last as long as the server: its configured addresses, its audit
 /// log and its credentials.
-pub(crate) struct Office {
+pub(crate) struct AdminState {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,
     /// The certificate and the operators' tokens for `https://`, with the files that they were read
@@ -90,18 +90,18 @@ pub(crate) struct Office {
     credentials: Option<(Arc<Credentials>, CredentialFiles)>,
 }
 
-impl Office {
+impl AdminState {
     /// Opens the audit log, and reads the certificate, key and tokens that the configuration names.
     ///
     /// # Errors
     /// A file cannot be opened or read, or an `https://` address lacks one of its files.
-    pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
+    pub(crate) fn open(config: &AdminConfig) -> Result<AdminState, String> {
         let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
         let credentials = match CredentialFiles::of(config)? {
             Some(files) => Some((Arc::new(files.read()?), files)),
             None => None,
         };
-        Ok(Office { wanted: config.listen.clone(), audit, credentials })
+        Ok(AdminState { wanted: config.listen.clone(), audit, credentials })
     }
 
     /// Returns the configured addresses of the admin API.

@@ -55,7 +55,7 @@ enum Order {
     /// Writes a line, which stays pending until it is in the file.
     Owe(Vec<u8>),
     /// Writes a line after the pending ones. Drops the line if a pending one cannot be written.
-    Tell(Vec<u8>),
+    WorkerMessage(Vec<u8>),
     /// Opens the file again by its path.
     Reopen,
 }
@@ -188,7 +188,7 @@ impl Journal for AuditFile {
         // Nothing is owed for what changed nothing, so that it cannot become much.
         self.order(match record.outcome {
             Outcome::Done | Outcome::Unknown => Order::Owe(line),
-            _ => Order::Tell(line),
+            _ => Order::WorkerMessage(line),
         })
     }
 }
@@ -205,7 +205,7 @@ impl OpenLog {
         match order {
             Order::Pay => {}
             Order::Owe(mut line) => self.owed.append(&mut line),
-            Order::Tell(mut line) => {
+            Order::WorkerMessage(mut line) => {
                 self.pay()?;
                 self.owed.append(&mut line);
             }

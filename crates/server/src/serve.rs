@@ -26,7 +26,7 @@ pub use self::args::Args;
 use self::args::{located, merge};
 use self::bound::BoundSockets;
 use self::draft::{Beside, Draft};
-use crate::admin::{Crew, Office};
+use crate::admin::{AdminState, Crew};
 use crate::config::exposure::{doubtful_names, exposed};
 use crate::config::{Config, Mistakes};
 use crate::fabric::Wakers;
@@ -208,29 +208,29 @@ fn serve(
     let (threads, wakers) = plan.start(chosen, has_packets(&listen_at), now)?;
     let commands = controller.commands();
     let crew = crew(&plan, chosen, &live, &commands, &config)?;
-    let (office, is_successor) = (Arc::new(Office::open(&config.admin)?), successor.is_some());
-    live.set_audit(office.audit());
-    bound.open_apis(args, &office, &plan.tenants, crew, successor.as_mut())?;
+    let (admin, is_successor) = (Arc::new(AdminState::open(&config.admin)?), successor.is_some());
+    live.set_audit(admin.audit());
+    bound.open_apis(args, &admin, &plan.tenants, crew, successor.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
     live.set_gate(Gate { orders, wakers: to_wake, commands: commands.clone() });
     let (hand_over, wake) = HandOver::new(hand_over);
     controller.set_wake(wakers.len(), wake);
     start_controller(controller, &wakers).and_then(|()| watchdog::start(&plan.orders, &wakers))?;
-    let (reloaded, words, own_office) = (live.clone(), args.clone(), office.clone());
-    let reload = move || reload::reload(&words, &reloaded, &own_office);
+    let (reloaded, words, own_admin) = (live.clone(), args.clone(), admin.clone());
+    let reload = move || reload::reload(&words, &reloaded, &own_admin);
     let (serves, is_served) = sync_channel(1);
     stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
     let grounds = grounds(&plan, &mut bound, live, commands, wakers, later);
     let hand_over = start_hand_over(hand_over, grounds, successor.take(), bound.upgrade()?)?;
     if hand_over.has_to_serve(&threads)? {
-        announce(&bound, is_successor.then(|| (&*office, args.about())));
+        announce(&bound, is_successor.then(|| (&*admin, args.about())));
         let _ = serves.send(()); // it is listened to until this process ends
     }
     let failed = plan.await_ends(threads);
     hand_over.see_out();
     bound.let_answers_leave();
-    office.settle();
+    admin.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -248,9 +248,9 @@ fn take_ends(signals: &Signals) -> Result<(), String> {
 
 /// Announces that this process serves. A process that has taken over also logs that; its service
 /// manager has been notified already.
-fn announce(bound: &BoundSockets, taken_over: Option<(&Office, String)>) {
+fn announce(bound: &BoundSockets, taken_over: Option<(&AdminState, String)>) {
     match taken_over {
-        Some((office, about)) => office.has_taken_over(&about),
+        Some((admin, about)) => admin.has_taken_over(&about),
         None => tell_service_manager(),
     }
     // Who started it may not listen any more.

@@ -14,7 +14,7 @@ const LOOKED_AT: usize = 1 << 20;
 
 /// Returns the path of a spec's member, which must be a file, with the member's size, if the spec
 /// has it, and the options of the volume.
-fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlWishes), String> {
+fn member(spec: &Spec) -> Result<(&Path, Option<u64>, &flash::FtlOptions), String> {
     match &spec.source {
         Source::Ftl { member, wishes } => match &**member {
             Source::File { path, bytes, .. } => Ok((Path::new(path), *bytes, wishes)),

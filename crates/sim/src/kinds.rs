@@ -8,7 +8,7 @@ use contract::{DIRECT_BYTES_MIN, SizeClass};
 use flash::Chance;
 
 use crate::marks::Mark;
-use crate::network::PacketWeather;
+use crate::network::PacketImpairments;
 use crate::plan::{Happening, Kind, Plan, any};
 use crate::{attach, nbd};
 
@@ -57,13 +57,13 @@ impl Plan {
                 None => worker.pool.push(SizeClass { bytes: 1 << 20, count: 3 }),
             }
         }
-        self.office.tokens = self.office.tokens.map(|tokens| tokens.max(100_000));
+        self.control_plane.tokens = self.control_plane.tokens.map(|tokens| tokens.max(100_000));
     }
 }
 
 fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
     plan.make_room(chance);
-    plan.office.stays = Some(Mark::MovedTooEarly);
+    plan.control_plane.stays = Some(Mark::MovedTooEarly);
     let has_big = chance.happens(0.4);
     if has_big {
         plan.make_room_for_big_ones();
@@ -96,7 +96,7 @@ fn add_nbd(plan: &mut Plan, chance: &mut Chance) {
 fn add_attached(plan: &mut Plan, chance: &mut Chance) {
     plan.make_room(chance);
     // Requests of attached volumes wait for tokens as long as it takes, which takes many steps.
-    plan.office.tokens = plan.office.tokens.map(|tokens| tokens.max(100_000));
+    plan.control_plane.tokens = plan.control_plane.tokens.map(|tokens| tokens.max(100_000));
     let has_big = chance.happens(0.2);
     if has_big {
         plan.make_room_for_big_ones();
@@ -137,9 +137,9 @@ fn add_attached(plan: &mut Plan, chance: &mut Chance) {
 
 fn turn_to_packets(plan: &mut Plan, chance: &mut Chance) {
     plan.replace_hosts(chance);
-    plan.office.stays = Some(Mark::MovedNoPackets);
+    plan.control_plane.stays = Some(Mark::MovedNoPackets);
     let base = any(chance, &[5_000, 20_000, 200_000]);
-    plan.packets = Some(PacketWeather {
+    plan.packets = Some(PacketImpairments {
         latency: base..=any(chance, &[base, 2 * base, 10 * base]),
         late: any(chance, &[0.0, 0.01, 0.2]),
         lost: any(chance, &[0.0, 0.001, 0.02, 0.1]),

@@ -1,7 +1,7 @@
 //! The simulated world: the real worker and the real initiator between a simulated network and the
 //! devices of `flash`, on one virtual clock, from one seed.
 //!
-//! A seed chooses sizes, weather, habits and faults; [`Mark`] lists the branches that worlds should
+//! A seed chooses sizes, impairments, habits and faults; [`Mark`] lists the branches that worlds should
 //! reach. A [`World`] runs to its end and panics on any violation:
 //!
 //! - a request answered twice or never, also one that a process passed on to its successor,
@@ -30,6 +30,7 @@
 mod agenda;
 mod arena;
 mod attach;
+mod control_plane;
 mod disk;
 mod good;
 mod hostile;
@@ -41,7 +42,6 @@ mod marks;
 mod nbd;
 mod network;
 mod nvme;
-mod office;
 mod partings;
 mod plan;
 mod port;
@@ -57,5 +57,5 @@ mod world;
 pub use arena::Arena;
 pub use marks::{Mark, Marks};
 pub use plan::{Kind, Sabotage};
-pub use siege::{Toll, besiege};
+pub use siege::{SiegeReport, besiege};
 pub use world::{Outcome, World};

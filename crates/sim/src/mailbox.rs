@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use contract::{Ask, Command, Mailbox, Parcel, Payload, Report, Tell};
+use contract::{Command, Mailbox, Parcel, Payload, Report, TenancyRequest, WorkerMessage};
 use control::WorkerMailbox;
 
 use crate::marks::{Mark, Marks};
@@ -53,7 +53,7 @@ impl WatchedMailbox {
 }
 
 impl Mailbox for WatchedMailbox {
-    fn ask(&mut self, ask: Ask) -> bool {
+    fn ask(&mut self, ask: TenancyRequest) -> bool {
         self.inner.ask(ask)
     }
 
@@ -61,18 +61,18 @@ impl Mailbox for WatchedMailbox {
         self.inner.report(report);
     }
 
-    fn pass(&mut self, to: u16, mut tell: Tell) -> Result<(), Tell> {
-        if let Tell::Arrive(parcel) = &mut tell {
+    fn pass(&mut self, to: u16, mut tell: WorkerMessage) -> Result<(), WorkerMessage> {
+        if let WorkerMessage::Arrive(parcel) = &mut tell {
             self.look_into(parcel);
         }
-        if matches!(tell, Tell::Returned(_)) {
+        if matches!(tell, WorkerMessage::Returned(_)) {
             self.marks.hit(Mark::MovedBack);
         }
         self.passed.set(true);
         self.inner.pass(to, tell)
     }
 
-    fn poll(&mut self) -> Option<Tell> {
+    fn poll(&mut self) -> Option<WorkerMessage> {
         self.inner.poll()
     }
 }

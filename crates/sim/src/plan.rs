@@ -1,4 +1,4 @@
-//! The random choices of a seed: sizes, network faults (weather), clients' habits, and the schedule
+//! The random choices of a seed: sizes, network impairments, clients' habits, and the schedule
 //! of other faults.
 
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use crate::attach;
 use crate::disk::{self, Lateness};
 use crate::marks::Mark;
 use crate::nbd;
-use crate::network::{PacketWeather, Sizes, Weather};
+use crate::network::{Impairments, PacketImpairments, Sizes};
 use crate::nvme;
 use crate::steady;
 use crate::tenants::TENANTS;
@@ -65,7 +65,7 @@ pub enum Kind {
 
 /// The choices for the control plane of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OfficePlan {
+pub(crate) struct ControlPlanePlan {
     /// Tokens a second at 500 µs; `None` means first come, first served.
     pub(crate) tokens: Option<u64>,
     pub(crate) seed: u64,
@@ -111,16 +111,16 @@ pub(crate) enum Happening {
 /// All random choices that a seed makes for a simulated world.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) weather: Weather,
+    pub(crate) impairments: Impairments,
     /// The behaviour of the network of packets that replaces that of streams.
-    pub(crate) packets: Option<PacketWeather>,
+    pub(crate) packets: Option<PacketImpairments>,
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) clients: Vec<steady::Habits>,
     pub(crate) hosts: Vec<nvme::Habits>,
     pub(crate) nbd: Vec<nbd::Habits>,
     pub(crate) attached: Vec<attach::Attachment>,
     pub(crate) hostile: usize,
-    pub(crate) office: OfficePlan,
+    pub(crate) control_plane: ControlPlanePlan,
     /// The external events, in order of time.
     pub(crate) happenings: Vec<(Duration, Happening)>,
 }
@@ -140,9 +140,9 @@ impl Plan {
         let quota = chance.within(50..=250) as u32;
         let think = any(chance, &[1_000, 50_000, 500_000]);
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
-        let office = office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
+        let control_plane = control_plane(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
         let client = |chance: &mut Chance, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
-        let weather = weather(chance);
+        let impairments = impairments(chance);
         let mut workers: Vec<_> =
             (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect();
         let clients: Vec<_> = (0..clients).map(|n| client(chance, n)).collect();
@@ -159,7 +159,7 @@ impl Plan {
         }
         let count = workers.len();
         Plan {
-            weather,
+            impairments,
             packets: None,
             workers,
             hosts,
@@ -173,22 +173,22 @@ impl Plan {
                 list.sort_by_key(|&(at, _)| at);
                 list
             },
-            office,
+            control_plane,
         }
     }
 }
 
 /// Chooses the capacity of a server's device in tokens. Small rates make requests wait for tokens,
 /// which takes many steps.
-fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
+fn control_plane(chance: &mut Chance, huge: bool) -> ControlPlanePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
-    OfficePlan { tokens, seed: chance.number(), stays: None }
+    ControlPlanePlan { tokens, seed: chance.number(), stays: None }
 }
 
-fn weather(chance: &mut Chance) -> Weather {
+fn impairments(chance: &mut Chance) -> Impairments {
     let base = any(chance, &[5_000, 20_000, 100_000]);
-    Weather {
+    Impairments {
         latency: base..=any(chance, &[base, 2 * base, 20 * base]),
         hiccups: any(chance, &[0.0, 0.001, 0.02]),
         segment: any(chance, &[1..=40, 1..=1460, 512..=4096, 1460..=65_536]),

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use contract::Instant;
 use flash::Chance;
 
+use crate::control_plane::ControlPlane;
 use crate::marks::{Mark, Marks};
 use crate::nvme::Controllers;
-use crate::office::Office;
-use crate::plan::{OfficePlan, Sabotage};
+use crate::plan::{ControlPlanePlan, Sabotage};
 use crate::site::{self, Common};
 
 /// The server of a simulated world, without its workers.
@@ -17,8 +17,8 @@ pub(crate) struct Server {
     common: Common,
     /// The present controllers, which the hosts can inspect.
     controllers: Rc<RefCell<Controllers>>,
-    plan: OfficePlan,
-    pub(crate) office: Office,
+    plan: ControlPlanePlan,
+    pub(crate) control_plane: ControlPlane,
     /// `true` while every worker drains because the server restarts as a new process.
     pub(crate) is_restarting: bool,
     sabotage: Sabotage,
@@ -29,26 +29,35 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
-        plan: OfficePlan,
+        plan: ControlPlanePlan,
         sabotage: Sabotage,
         workers: usize,
         now: Instant,
         seed: u64,
         marks: &Marks,
     ) -> Self {
-        let office = Office::new(plan, workers, sabotage, now, marks);
-        let common = common(&office, workers, now);
+        let control_plane = ControlPlane::new(plan, workers, sabotage, now, marks);
+        let common = common(&control_plane, workers, now);
         let controllers = Rc::new(RefCell::new(common.controllers.clone()));
         let contention = Chance::new(seed ^ 0xd00f);
         let (is_restarting, marks) = (false, marks.clone());
-        Server { common, controllers, plan, office, is_restarting, sabotage, contention, marks }
+        Server {
+            common,
+            controllers,
+            plan,
+            control_plane,
+            is_restarting,
+            sabotage,
+            contention,
+            marks,
+        }
     }
 
     /// Starts the server as a new process, which keeps only the sabotage.
     pub(crate) fn renew(&mut self, workers: usize, now: Instant, marks: &Marks) {
         self.is_restarting = false;
-        self.office = Office::new(self.plan, workers, self.sabotage, now, marks);
-        self.common = common(&self.office, workers, now);
+        self.control_plane = ControlPlane::new(self.plan, workers, self.sabotage, now, marks);
+        self.common = common(&self.control_plane, workers, now);
         *self.controllers.borrow_mut() = self.common.controllers.clone();
     }
 
@@ -66,7 +75,7 @@ impl Server {
     pub(crate) fn common_of_one(&self) -> Common {
         let mut common = self.common.clone();
         if self.sabotage == Sabotage::SeparateFences {
-            common.parts = site::parts(self.office.hostile());
+            common.parts = site::parts(self.control_plane.hostile());
         }
         common
     }
@@ -96,7 +105,7 @@ impl Server {
 }
 
 /// Creates the parts that the workers of a server share.
-fn common(office: &Office, workers: usize, now: Instant) -> Common {
-    let controllers = Controllers::new(workers, office.hostile(), now);
-    Common { parts: site::parts(office.hostile()), controllers }
+fn common(control_plane: &ControlPlane, workers: usize, now: Instant) -> Common {
+    let controllers = Controllers::new(workers, control_plane.hostile(), now);
+    Common { parts: site::parts(control_plane.hostile()), controllers }
 }

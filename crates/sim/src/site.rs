@@ -13,12 +13,12 @@ use worker::{
 };
 
 use crate::arena::Arena;
+use crate::control_plane::ControlPlane;
 use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
 use crate::nvme::Controllers;
-use crate::office::Office;
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::port::Port;
 use crate::spoken::{Speakers, Spoken};
@@ -55,7 +55,7 @@ impl Site {
         volume: Volume,
         common: &Common,
         sabotage: Sabotage,
-        office: &mut Office,
+        control_plane: &mut ControlPlane,
         arena: &mut Arena,
     ) -> Self {
         let marks = volume.marks.clone();
@@ -70,16 +70,19 @@ impl Site {
             faults_counted: (0, 0),
             marks,
         };
-        let (line, scheduler) = site.desk_of(office);
+        let (line, scheduler) = site.scheduler_of(control_plane);
         site.make(common, line, scheduler, arena);
         site
     }
 
     /// Returns the worker's mailbox connection and scheduler in this server.
-    fn desk_of(&self, office: &mut Office) -> (Line<WatchedMailbox>, AnyScheduler) {
+    fn scheduler_of(
+        &self,
+        control_plane: &mut ControlPlane,
+    ) -> (Line<WatchedMailbox>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
-        let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
-        (office.line(self.plan.number), scheduler)
+        let scheduler = control_plane.scheduler(self.plan.number, slots, self.plan.queue_max);
+        (control_plane.line(self.plan.number), scheduler)
     }
 
     fn make(
@@ -128,12 +131,12 @@ impl Site {
     pub(crate) fn restart(
         &mut self,
         common: &Common,
-        office: Option<&mut Office>,
+        control_plane: Option<&mut ControlPlane>,
         arena: &mut Arena,
     ) {
         let (line, scheduler) = self.take_apart(arena);
-        let (line, scheduler) = match office {
-            Some(office) => self.desk_of(office),
+        let (line, scheduler) = match control_plane {
+            Some(control_plane) => self.scheduler_of(control_plane),
             None => (line, scheduler),
         };
         self.make(common, line, scheduler, arena);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, Tell};
+use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, WorkerMessage};
 use flash::{Chance, MemVolume, RangeLocks};
 
 use crate::arena::Arena;
@@ -105,11 +105,11 @@ impl World {
         if trace {
             eprintln!("{plan:#?}");
         }
-        let network = Network::new(plan.weather.clone(), seed ^ 0x4e7, marks.clone(), trace);
+        let network = Network::new(plan.impairments.clone(), seed ^ 0x4e7, marks.clone(), trace);
         network.borrow_mut().packets = plan
             .packets
             .clone()
-            .map(|weather| PacketNetwork::new(weather, seed ^ 0x7061_636b, marks.clone()));
+            .map(|impairments| PacketNetwork::new(impairments, seed ^ 0x7061_636b, marks.clone()));
         let volume = Volume {
             data: MemVolume::new(layout::VOLUME_BLOCKS),
             locks: Arc::new(RangeLocks::new()),
@@ -121,7 +121,7 @@ impl World {
             plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
         happenings.reverse();
         let workers = plan.workers.len();
-        let server = Server::new(plan.office, sabotage, workers, Instant::ZERO, seed, marks);
+        let server = Server::new(plan.control_plane, sabotage, workers, Instant::ZERO, seed, marks);
         let mut world = World {
             now: Instant::ZERO,
             chance: Chance::new(seed ^ 0x0123_4567),
@@ -156,8 +156,8 @@ impl World {
                 self.host(address.into(), worker.sizes, worker.receive_buffers, place, arena);
             let common = self.server.common_of_one();
             let (plan, sabotage) = (worker.clone(), self.server.sabotage());
-            let office = &mut self.server.office;
-            let site = Site::new(plan, port, volume, &common, sabotage, office, arena);
+            let control_plane = &mut self.server.control_plane;
+            let site = Site::new(plan, port, volume, &common, sabotage, control_plane, arena);
             self.sites.push(site);
         }
         let sizes = Sizes { connections_max: 64, frames_max: 64 };
@@ -306,7 +306,7 @@ impl World {
             self.happen(what);
         }
         self.restart_drained(arena);
-        if self.server.office.due <= self.now {
+        if self.server.control_plane.due <= self.now {
             self.look_at_desk();
         }
         if self.server.take_woken() {
@@ -330,7 +330,7 @@ impl World {
             return true;
         }
         next.extend(self.network.borrow().next_dial());
-        next.push(self.server.office.due);
+        next.push(self.server.control_plane.due);
         next.extend(self.happenings.last().map(|&(at, _)| at));
         if spins {
             next.push(self.now + self.spin);
@@ -381,7 +381,7 @@ impl World {
                 (hostile.turn(now), hostile.wake_at())
             }
         };
-        if self.server.office.has_passed() {
+        if self.server.control_plane.has_passed() {
             self.drives[..sites].iter_mut().for_each(|drive| drive.hot = true);
         }
         self.progress += u64::from(progressed);
@@ -404,12 +404,12 @@ impl World {
                 self.drives[worker].stalled_until = self.sites[worker].stalled_until;
             }
             Happening::Drain { worker } => self.drain(worker),
-            Happening::Operate => self.server.office.operate(self.now),
+            Happening::Operate => self.server.control_plane.operate(self.now),
             Happening::Move { worker, to } => self.order_move(worker, to),
             Happening::Give { worker, to, count } => {
                 let to = to as u16;
-                let tell = Tell::Give { count, to, at_once: control::GIVEN_AT_ONCE };
-                self.server.office.order(worker, tell, self.now);
+                let tell = WorkerMessage::Give { count, to, at_once: control::GIVEN_AT_ONCE };
+                self.server.control_plane.order(worker, tell, self.now);
             }
             Happening::Restart => {
                 self.server.is_restarting = true;
@@ -433,7 +433,11 @@ impl World {
             return;
         }
         let conn = open[self.chance.within(0..=open.len() as u64 - 1) as usize];
-        self.server.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
+        self.server.control_plane.order(
+            worker,
+            WorkerMessage::Move { conn, to: to as u16 },
+            self.now,
+        );
     }
 
     /// Runs a turn of the control plane, and wakes the workers that have new messages.
@@ -441,7 +445,7 @@ impl World {
         let sites = &self.sites;
         let in_flight_of =
             |tenant| sites.iter().map(|site| site.served().in_flight_of(tenant)).sum();
-        if self.server.office.look(self.now, in_flight_of) {
+        if self.server.control_plane.look(self.now, in_flight_of) {
             self.wake_workers();
         }
     }
@@ -455,7 +459,7 @@ impl World {
     fn check_tokens(&self) {
         let schedulers: Vec<_> =
             self.sites.iter().flat_map(|site| site.served().schedulers()).collect();
-        self.server.office.check(&schedulers);
+        self.server.control_plane.check(&schedulers);
     }
 
     fn drain(&mut self, worker: usize) {
@@ -485,8 +489,8 @@ impl World {
             let common = self.server.common_of_one();
             let rests = self.sites[worker].port.is_at_rest();
             assert!(rests, "a drained worker's network is not at rest");
-            let office = is_new.then_some(&mut self.server.office);
-            self.sites[worker].restart(&common, office, arena);
+            let control_plane = is_new.then_some(&mut self.server.control_plane);
+            self.sites[worker].restart(&common, control_plane, arena);
             self.sites[worker].port.listen(is_new);
             let stalled_until = self.sites[worker].stalled_until;
             self.drives[worker] = Drive { hot: true, stalled_until, ..Drive::default() };

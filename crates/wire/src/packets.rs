@@ -181,8 +181,8 @@ layout! {
         [0] association: U32,
         /// The largest packet that both ends receive, in bytes.
         [4] packet_bytes: U16,
-        /// The number of further stations of the acceptor, which its answers to probes name.
-        [6] stations: U16,
+        /// The number of further addresses of the acceptor, which its answers to probes name.
+        [6] addresses: U16,
         /// The random number that the acceptor drew for the association.
         [8] cookie: U64,
     }
@@ -227,22 +227,22 @@ layout! {
     }
 }
 
-/// Kind of a station in a [`StationBody`]: there is none, and none follows.
-pub const STATION_NONE: u8 = 0;
+/// Kind of an address in a [`AddressBody`]: there is none, and none follows.
+pub const ADDRESS_NONE: u8 = 0;
 
-/// Kind of a station in a [`StationBody`]: a port at a network card of the segment.
-pub const STATION_ETHERNET: u8 = 1;
+/// Kind of an address in a [`AddressBody`]: a port at a network card of the segment.
+pub const ADDRESS_ETHERNET: u8 = 1;
 
-/// Kind of a station in a [`StationBody`]: an IPv4 address and a port.
-pub const STATION_IPV4: u8 = 4;
+/// Kind of an address in a [`AddressBody`]: an IPv4 address and a port.
+pub const ADDRESS_IPV4: u8 = 4;
 
-/// Kind of a station in a [`StationBody`]: an IPv6 address and a port.
-pub const STATION_IPV6: u8 = 6;
+/// Kind of an address in a [`AddressBody`]: an IPv6 address and a port.
+pub const ADDRESS_IPV6: u8 = 6;
 
 layout! {
-    /// A further station of the acceptor. Several may follow the body of its [`PacketKind::PROBE`].
-    pub struct StationBody: 24 {
-        /// The kind of the station: one of `STATION_…`.
+    /// A further address of the acceptor. Several may follow the body of its [`PacketKind::PROBE`].
+    pub struct AddressBody: 24 {
+        /// The kind of the address: one of `ADDRESS_…`.
         [0] kind: u8,
         /// Reserved bytes, which are zero.
         [1] reserved: u8,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, Tell, TenantId, Transport,
+    ConnId, Device, End, Mailbox, Parcel, Scheduler, Session, TenantId, Transport, WorkerMessage,
 };
 
 use crate::connections::{Connection, Membership, Receiving, Stalled};
@@ -44,9 +44,9 @@ where
         let tell = match landed {
             Ok(conn) => {
                 front.gauges.meters().worker.count_arrived();
-                Tell::Landed { ticket, conn, pause: front.now.since(paused_at) }
+                WorkerMessage::Landed { ticket, conn, pause: front.now.since(paused_at) }
             }
-            Err(NotLanded::NoRoom(parcel)) => Tell::Returned(parcel),
+            Err(NotLanded::NoRoom(parcel)) => WorkerMessage::Returned(parcel),
             Err(NotLanded::Early(parcel)) => return migration.early.push(*parcel),
         };
         migration.post(&mut self.line.mailbox, from, tell);
@@ -105,7 +105,7 @@ where
         let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = parcel.listener;
-        conn.sight = parcel.sight;
+        conn.view = parcel.view;
         conn.membership = Membership {
             grant: parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant))),
             entered: parcel.entered,

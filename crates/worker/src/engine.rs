@@ -70,8 +70,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         if usize::from(request.stream) >= STREAMS {
             return Err(Status::Invalid);
         }
-        let number = request.namespace.unwrap_or(conn.sight.namespace);
-        let namespace = self.namespaces.find_for(number, &conn.sight);
+        let number = request.namespace.unwrap_or(conn.view.namespace);
+        let namespace = self.namespaces.find_for(number, &conn.view);
         let namespace = namespace.ok_or(Status::NoNamespace)?;
         let grant = conn.membership.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use contract::{
     ConnId, Device, Instant, Mailbox, Parcel, ParcelRequest, Report, Scheduler, Session, Slot,
-    Status, Stays, Tell, TenantId, Ticket, Transport,
+    Status, Stays, TenantId, Ticket, Transport, WorkerMessage,
 };
 
 use crate::connections::{Connection, Life, Membership, Place, Receiving, STREAMS};
@@ -47,7 +47,7 @@ pub(crate) struct Migration {
     away: Vec<Departed>,
     /// Messages that did not fit into the mailboxes of other workers, with their receivers. At most
     /// one for each connection that is away or came.
-    outbox: VecDeque<(u16, Tell)>,
+    outbox: VecDeque<(u16, WorkerMessage)>,
     /// Parcels that other workers returned and that this worker now has no room for, either.
     pub(crate) stranded: Vec<Parcel>,
     /// Parcels from other workers that can only be unpacked in a later turn.
@@ -176,7 +176,7 @@ impl Migration {
     }
 
     /// Sends a message to another worker, or queues it if the mailbox is full.
-    pub(crate) fn post(&mut self, mailbox: &mut impl Mailbox, to: u16, tell: Tell) {
+    pub(crate) fn post(&mut self, mailbox: &mut impl Mailbox, to: u16, tell: WorkerMessage) {
         if let Err(tell) = mailbox.pass(to, tell) {
             self.outbox.push_back((to, tell));
         }
@@ -188,7 +188,7 @@ impl Migration {
         let mut lost = std::mem::take(&mut self.stranded);
         lost.append(&mut self.early);
         for (_, tell) in self.outbox.drain(..) {
-            if let Tell::Arrive(parcel) | Tell::Returned(parcel) = tell {
+            if let WorkerMessage::Arrive(parcel) | WorkerMessage::Returned(parcel) = tell {
                 lost.push(*parcel);
             }
         }
@@ -445,7 +445,7 @@ where
             ticket,
             peer: conn.peer,
             listener: conn.listener,
-            sight: conn.sight.at_departure(removals),
+            view: conn.view.at_departure(removals),
             session,
             grant: membership.grant.as_deref().map(Grant::to_parcel),
             entered: membership.entered,
@@ -471,7 +471,7 @@ where
         });
         tracing::debug!(peer = %parcel.peer, to, requests = parcel.requests.len(), "leaves");
         front.progressed = true;
-        migration.post(&mut self.line.mailbox, to, Tell::Arrive(parcel));
+        migration.post(&mut self.line.mailbox, to, WorkerMessage::Arrive(parcel));
     }
 
     /// Stops counting here the requests and bytes of a connection that counts elsewhere now.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, Removals, Sight, Status};
+use contract::{Meters, NAMESPACES_MAX, Namespace, NamespaceId, NamespaceView, Removals, Status};
 
 use crate::requests::InFlight;
 
@@ -56,12 +56,12 @@ impl Namespaces {
         self.table.get(usize::from(id.0).checked_sub(1)?)?.namespace.as_ref()
     }
 
-    /// Returns the namespace with this number if a connection that knows of the removals in `sight`
+    /// Returns the namespace with this number if a connection that knows of the removals in `view`
     /// still means the same namespace. Returns `None` if that namespace was removed.
     #[inline]
-    pub(crate) fn find_for(&self, id: NamespaceId, sight: &Sight) -> Option<&Namespace> {
+    pub(crate) fn find_for(&self, id: NamespaceId, view: &NamespaceView) -> Option<&Namespace> {
         let numbered = self.table.get(usize::from(id.0).checked_sub(1)?)?;
-        numbered.namespace.as_ref().filter(|_| sight.covers(id, numbered.removed))
+        numbered.namespace.as_ref().filter(|_| view.covers(id, numbered.removed))
     }
 
     /// Returns the namespace that had this number after the first `removals` removals, if that
@@ -197,7 +197,7 @@ mod tests {
         let one = Namespace { device: 0, first: 0, blocks: 1, read_only: false };
         let (first, second) = (NamespaceId(1), NamespaceId(2));
         let mut namespaces = Namespaces::new(vec![one]);
-        let old = Sight::new(first, namespaces.removals());
+        let old = NamespaceView::new(first, namespaces.removals());
         let mut removals = Removals::default();
         for (number, namespace) in [(first, None), (first, Some(one)), (second, Some(one))] {
             namespaces.set(number, namespace, "name".into());
@@ -205,7 +205,7 @@ mod tests {
                 removals.note(number);
             }
         }
-        let new = Sight::new(first, namespaces.removals());
+        let new = NamespaceView::new(first, namespaces.removals());
         let continued = Namespaces::new(vec![one, one]).after(&removals);
         for namespaces in [&namespaces, &continued] {
             assert_eq!(namespaces.find_for(first, &old), None);

@@ -413,7 +413,7 @@ fn admit_arrived<T: Transport, D: Device, S: Scheduler, P: Session>(
 ) {
     let front = &mut engine.front;
     let conn = front.conns.get(id);
-    let admitted = conn.sight.admitted;
+    let admitted = conn.view.admitted;
     conn.intake.position = None;
     let request = conn.arrived.pop_front().expect("the caller has just seen it");
     let class = buf.as_ref().map(Buf::class);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use contract::{
-    Answer, Ask, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
+    Answer, ConnId, Control, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meters,
     NamespaceId, NamespaceInfo, Notice, REQUEST_BYTES_MAX, Register, Reply, Scheduler, Session,
-    Slo, Status, Tag, TenantId, TenantReply, Transport, Wish,
+    Slo, Status, Tag, TenancyOperation, TenancyRequest, TenantId, TenantReply, Transport,
 };
 
 use crate::connections::{Client, Greeting, Membership, Place, Welcome};
@@ -433,7 +433,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
             request_bytes_max: REQUEST_BYTES_MAX as u32,
             checksums: hello.checksums,
             namespaces: self.engine.namespaces.last(),
-            namespace: self.engine.front.conns.get(id).sight.namespace.0,
+            namespace: self.engine.front.conns.get(id).view.namespace.0,
             storage_epoch: self.engine.front.shared.storage_epoch.load(Ordering::Relaxed),
         }
     }
@@ -491,7 +491,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         let may_choose = |grant: &Arc<Grant>| grant.register && grant.tenant == TenantId::DEFAULT;
         let plain = plain.filter(may_choose).ok_or(Status::Denied)?;
         set_grant(&mut self.engine.front, id, Some(plain));
-        let wish = Wish::Enter { name: hello.tenant.clone() };
+        let wish = TenancyOperation::Enter { name: hello.tenant.clone() };
         if !self.send_ask(id, hello.tag, 0, wish) {
             return Err(Status::Retry);
         }
@@ -509,13 +509,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         namespace: Option<NamespaceId>,
     ) -> Result<NamespaceInfo, Status> {
         let conn = self.engine.front.conns.get(id);
-        let number = namespace.unwrap_or(conn.sight.namespace);
+        let number = namespace.unwrap_or(conn.view.namespace);
         let found = self.engine.namespaces.find(number).ok_or(Status::NoNamespace)?;
         let mut rights = conn.membership.grant.as_ref().ok_or(Status::Denied)?.rights(number);
         if !rights.read && !rights.write {
             return Err(Status::Denied);
         }
-        conn.sight.learn(number, self.engine.namespaces.removed(number));
+        conn.view.learn(number, self.engine.namespaces.removed(number));
         let geometry = self.engine.lanes.peek(found.device).geometry();
         rights.write &= !found.read_only && !geometry.read_only;
         Ok(NamespaceInfo {
@@ -553,11 +553,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
     /// Asks the control plane to register a tenant, if the access rules let the connection
     /// register.
     fn register(&mut self, id: ConnId, register: Register) {
-        let number = self.engine.front.conns.peek(id).sight.namespace;
+        let number = self.engine.front.conns.peek(id).view.namespace;
         let namespace = self.engine.namespaces.find(number);
         let device = namespace.map_or(0, |namespace| namespace.device as u8);
         let Register { tag, name, slo, .. } = register;
-        self.ask(id, tag, 0, Wish::Register { name, slo, device });
+        self.ask(id, tag, 0, TenancyOperation::Register { name, slo, device });
     }
 
     /// Asks the control plane to change the promise of a tenant on which the connection has a
@@ -567,7 +567,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         match front.tenant_of(id, handle) {
             Ok(tenant) => {
                 let member = front.member(tenant);
-                self.ask(id, tag, handle, Wish::Change { member, slo });
+                self.ask(id, tag, handle, TenancyOperation::Change { member, slo });
             }
             Err(status) => answer_tenant(front, id, (tag, handle), Answer::bare(status)),
         }
@@ -584,7 +584,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
         };
         // The control plane counts handles when it decides, so this one is gone before it is asked.
         leave(front.gauges.meters(), member);
-        if !self.send_ask(id, tag, handle, Wish::Unregister { member }) {
+        if !self.send_ask(id, tag, handle, TenancyOperation::Unregister { member }) {
             let front = &mut self.engine.front;
             front.conns.get(id).membership.handles[place] = Some(member);
             join(front.gauges.meters(), member);
@@ -594,7 +594,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
 
     /// Sends a connection's question to the control plane, or refuses if the connection may not
     /// register.
-    fn ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
+    fn ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: TenancyOperation) {
         let grant = &self.engine.front.conns.peek(id).membership.grant;
         let may = grant.as_ref().is_some_and(|grant| grant.register);
         if !may || !self.send_ask(id, tag, handle, wish) {
@@ -604,12 +604,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Registrar<'_
     }
 
     /// Sends a question to the control plane; returns `false` if too many are unanswered.
-    fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) -> bool {
+    fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: TenancyOperation) -> bool {
         let (conns, worker) = (&mut self.engine.front.conns, self.line.worker);
         let grant = &conns.peek(id).membership.grant;
         let asker = grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
         let sent = conns.hellos.asked < ASKS_MAX
-            && self.line.mailbox.ask(Ask { worker, conn: id, tag, handle, asker, wish });
+            && self.line.mailbox.ask(TenancyRequest { worker, conn: id, tag, handle, asker, wish });
         if sent {
             conns.hellos.asked += 1;
             // It counts as a request, so that the connection does not end before the answer.

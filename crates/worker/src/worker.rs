@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId, NetEvent,
-    NoMailbox, Opening, Part, Peer, Protocol, Report, Scheduler, Session, Sight, Tell, Transport,
-    Turn, Unpack,
+    BufPool, CloseReason, ConnId, Device, End, Instant, ListenerId, Mailbox, NamespaceId,
+    NamespaceView, NetEvent, NoMailbox, Opening, Part, Peer, Protocol, Report, Scheduler, Session,
+    Transport, Turn, Unpack, WorkerMessage,
 };
 
 use crate::connections::{Chunk, Connection, Greeting, Receiving};
@@ -269,14 +269,14 @@ where
         let mut conn = Connection::new(id, peer, session);
         let removals = self.engine.namespaces.removals();
         let front = &mut self.engine.front;
-        conn.sight = Sight::new(NamespaceId(1), removals);
-        conn.sight.follows = conn.session.protocol() == Protocol::NvmeTcp;
+        conn.view = NamespaceView::new(NamespaceId(1), removals);
+        conn.view.follows = conn.session.protocol() == Protocol::NvmeTcp;
         conn.listener = listener.unwrap_or(conn.listener);
         let lead = front.shared.listeners.find(conn.listener);
         // Its listener was closed while it was on its way, and another one has the place.
         let is_late = front.shared.listeners.is_gone(conn.listener);
         if let Some(lead) = lead.filter(|_| listener.is_some()) {
-            conn.sight.namespace = lead.namespace;
+            conn.view.namespace = lead.namespace;
         }
         let own = lead.and_then(|lead| lead.stands.as_ref());
         // What it may do without saying who it is: all that version 1 ever may.
@@ -361,20 +361,20 @@ where
         self.notices.deliver(&mut self.engine.front);
     }
 
-    fn take_letter(&mut self, tell: Tell) {
+    fn take_letter(&mut self, tell: WorkerMessage) {
         let front = &mut self.engine.front;
         match tell {
-            Tell::Answer { conn, tag, handle, answer } => {
+            WorkerMessage::Answer { conn, tag, handle, answer } => {
                 tenancy::take_answer(front, conn, (tag, handle), answer);
             }
-            Tell::List { from } => self.list(from),
-            Tell::Leave { tenant } => front.gauges.meter(tenant).end_epoch(),
-            Tell::Place { change, number, namespace, name } => {
+            WorkerMessage::List { from } => self.list(from),
+            WorkerMessage::Leave { tenant } => front.gauges.meter(tenant).end_epoch(),
+            WorkerMessage::Place { change, number, namespace, name } => {
                 self.engine.change_namespace(change, number, namespace, name);
             }
-            Tell::Drain { listener, until } => self.drains.order(listener, until),
-            Tell::End { conn, until } => self.order_end(conn, until),
-            Tell::Renegotiate { member, iops, read_percent } => {
+            WorkerMessage::Drain { listener, until } => self.drains.order(listener, until),
+            WorkerMessage::End { conn, until } => self.order_end(conn, until),
+            WorkerMessage::Renegotiate { member, iops, read_percent } => {
                 self.notices.take(member, iops, read_percent);
             }
             other => self.migrate(other),
@@ -382,17 +382,21 @@ where
     }
 
     /// Processes a message about connections that are migrating.
-    fn migrate(&mut self, tell: Tell) {
+    fn migrate(&mut self, tell: WorkerMessage) {
         let (mut around, migration) = self.around();
         match tell {
-            Tell::Move { conn, to } => around.order_move(migration, conn, to),
-            Tell::Give { count, to, at_once } => around.order_gift(migration, count, to, at_once),
-            Tell::Relieve { permille, to, at_once } => {
+            WorkerMessage::Move { conn, to } => around.order_move(migration, conn, to),
+            WorkerMessage::Give { count, to, at_once } => {
+                around.order_gift(migration, count, to, at_once)
+            }
+            WorkerMessage::Relieve { permille, to, at_once } => {
                 around.order_relief(migration, permille, to, at_once);
             }
-            Tell::Arrive(parcel) => around.arrive(migration, parcel),
-            Tell::Landed { ticket, conn, pause } => around.landed(migration, ticket, conn, pause),
-            Tell::Returned(parcel) => around.returned(migration, parcel),
+            WorkerMessage::Arrive(parcel) => around.arrive(migration, parcel),
+            WorkerMessage::Landed { ticket, conn, pause } => {
+                around.landed(migration, ticket, conn, pause)
+            }
+            WorkerMessage::Returned(parcel) => around.returned(migration, parcel),
             other => unreachable!("{other:?} is about no migration"),
         }
     }

@@ -13,9 +13,9 @@ mod idle;
 pub(super) mod judge;
 mod loads;
 pub(super) mod table;
+mod transport;
 mod upgrade;
 pub(super) mod watch;
-mod transport;
 
 use std::path::PathBuf;
 

@@ -88,7 +88,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "ublk-server-away", kernels: NEW, list: FULL, run: ublk::failures::server_away },
     Test { name: "ublk-packets-killed", kernels: NEW, list: FULL, run: ublk::failures::packets_killed },
     Test { name: "ublk-packets-away", kernels: NEW, list: FULL, run: ublk::failures::packets_away },
-    Test { name: "ublk-packets-loss", kernels: NEW, list: FULL, run: ublk::weather::packets_loss },
+    Test { name: "ublk-packets-loss", kernels: NEW, list: FULL, run: ublk::impairments::packets_loss },
     Test { name: "vm-disk", kernels: NEW, list: HAND, run: nbd::machine::disk },
     Test { name: "mirror-two-servers", kernels: NEW, list: HAND, run: mirror::two_servers },
     Test { name: "ublk-resize", kernels: NEWEST, list: HAND, run: ublk::resize::grow },

@@ -5,5 +5,5 @@
 mod bed;
 pub(super) mod devices;
 pub(super) mod failures;
+pub(super) mod impairments;
 pub(super) mod resize;
-pub(super) mod weather;

@@ -1,4 +1,4 @@
-//! The attackers: one thread that keeps a number of connections of each ruse open, and dials anew
+//! The attackers: one thread that keeps a number of connections of each kind of attack open, and dials anew
 //! for each that ends.
 //!
 //! The thread waits in epoll and computes little, since it shares the processors with the server.
@@ -17,13 +17,13 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
-use super::ruse::{Ruse, Script};
+use super::attack_kind::{AttackKind, Script};
 use crate::interop::chance::Chance;
 
 /// The longest wait for events: new dials become due meanwhile.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The time between two bytes of [`Ruse::Slow`].
+/// The time between two bytes of [`AttackKind::Slow`].
 const SLOW_PAUSE: Duration = Duration::from_millis(500);
 
 /// The least time after which the server may cut a connection that does not go on.
@@ -35,8 +35,8 @@ const DEAF_BUFFER: usize = 4096;
 /// The plan of an attack.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The ruses, each with its number of connections.
-    pub(super) ruses: Vec<(Ruse, usize)>,
+    /// The kinds of attack, each with its number of connections.
+    pub(super) attacks: Vec<(AttackKind, usize)>,
     pub(super) port: u16,
     pub(super) nvme_port: u16,
     /// The most connections that are made in a second.
@@ -94,7 +94,7 @@ impl Drop for Raiders {
 
 /// A place for one connection, which is dialled anew after each end.
 struct Place {
-    ruse: Ruse,
+    attack: AttackKind,
     socket: Option<OwnedFd>,
     /// The number of dials, which identifies events of earlier connections.
     dials: u32,
@@ -122,8 +122,8 @@ struct Army {
 
 impl Army {
     fn new(plan: Plan) -> io::Result<Army> {
-        let place = |ruse| Place {
-            ruse,
+        let place = |attack| Place {
+            attack,
             socket: None,
             dials: 0,
             is_connected: false,
@@ -132,7 +132,7 @@ impl Army {
             is_open: false,
             is_silent: false,
         };
-        let places = plan.ruses.iter().flat_map(|(ruse, count)| vec![*ruse; *count]);
+        let places = plan.attacks.iter().flat_map(|(attack, count)| vec![*attack; *count]);
         let places: Vec<Place> = places.map(place).collect();
         let mut chance = Chance::new(plan.seed);
         let mut waiting: Vec<usize> = (0..places.len()).collect();
@@ -194,14 +194,14 @@ impl Army {
     }
 
     fn dial(&mut self, n: usize) -> io::Result<()> {
-        let (ruse, port) = (self.places[n].ruse, self.plan.port);
+        let (attack, port) = (self.places[n].attack, self.plan.port);
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket =
             rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
-        if ruse.is_deaf() {
+        if attack.is_deaf() {
             sockopt::set_socket_recv_buffer_size(&socket, DEAF_BUFFER)?;
         }
-        let port = if ruse.is_nvme() { self.plan.nvme_port } else { port };
+        let port = if attack.is_nvme() { self.plan.nvme_port } else { port };
         match rustix::net::connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::ADDRNOTAVAIL) => {
@@ -228,7 +228,7 @@ impl Army {
         if flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP) {
             return self.lose(n);
         }
-        if self.places[n].ruse == Ruse::Reset {
+        if self.places[n].attack == AttackKind::Reset {
             return self.reset(n);
         }
         if flags.contains(EventFlags::IN) && !self.receive(n)? {
@@ -254,13 +254,13 @@ impl Army {
         Ok(())
     }
 
-    /// Sends the rest of the ruse's opening or sequel. Returns `false` if the connection ended.
+    /// Sends the rest of the attack's opening or sequel. Returns `false` if the connection ended.
     fn send(&mut self, n: usize) -> io::Result<bool> {
         let place = &mut self.places[n];
         let Some(socket) = &place.socket else { return Ok(true) };
         let whole = match place.is_open {
-            false => self.script.opening(place.ruse, n as u64 * 37),
-            true => self.script.sequel(place.ruse),
+            false => self.script.opening(place.attack, n as u64 * 37),
+            true => self.script.sequel(place.attack),
         };
         while place.sent < whole.len() {
             match rustix::net::send(socket, &whole[place.sent..], SendFlags::NOSIGNAL) {
@@ -271,10 +271,10 @@ impl Army {
             }
         }
         // The hello is answered before anything may follow it.
-        let follows = place.ruse == Ruse::Unread && !place.is_open;
+        let follows = place.attack == AttackKind::Unread && !place.is_open;
         (place.is_open, place.sent) = (true, 0);
         place.is_silent = !follows;
-        let hears = follows || !place.ruse.is_deaf();
+        let hears = follows || !place.attack.is_deaf();
         let flags = if hears { EventFlags::IN | EventFlags::RDHUP } else { EventFlags::RDHUP };
         self.watch(n, flags)?;
         Ok(true)
@@ -284,7 +284,7 @@ impl Army {
     fn receive(&mut self, n: usize) -> io::Result<bool> {
         let place = &mut self.places[n];
         let Some(socket) = &place.socket else { return Ok(true) };
-        if place.ruse.is_deaf() {
+        if place.attack.is_deaf() {
             self.watch(n, EventFlags::OUT | EventFlags::RDHUP)?;
             return Ok(true);
         }
@@ -305,7 +305,7 @@ impl Army {
     fn drip(&mut self) -> io::Result<()> {
         for n in 0..self.places.len() {
             let place = &mut self.places[n];
-            if place.ruse != Ruse::Slow || !place.is_connected {
+            if place.attack != AttackKind::Slow || !place.is_connected {
                 continue;
             }
             let Some(socket) = &place.socket else { continue };
@@ -338,14 +338,14 @@ impl Army {
         if std::mem::take(&mut place.is_connected) {
             self.open -= 1;
             self.counts.cut += 1;
-            let holds = place.ruse.is_deaf() || place.ruse == Ruse::HalfPayload;
+            let holds = place.attack.is_deaf() || place.attack == AttackKind::HalfPayload;
             if holds && place.connected_at.elapsed() < STUCK_MIN {
                 self.counts.cut_early += 1;
             }
         } else {
             self.counts.refused += 1;
         }
-        // The place is not always the next one, so that the order of the ruses changes.
+        // The place is not always the next one, so that the order of the attacks changes.
         let swapped = self.chance.below(self.waiting.len() as u64 + 1) as usize;
         self.waiting.push_back(n);
         let last = self.waiting.len() - 1;
@@ -372,8 +372,8 @@ mod tests {
     fn a_connection_that_was_cut_is_replaced() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let ruses = vec![(Ruse::HalfPayload, 1)];
-        let plan = Plan { ruses, port, nvme_port: port, rate: 1000, seed: 3 };
+        let attacks = vec![(AttackKind::HalfPayload, 1)];
+        let plan = Plan { attacks, port, nvme_port: port, rate: 1000, seed: 3 };
         let raiders = Raiders::start(plan);
         for _ in 0..3 {
             let (mut stream, _) = listener.accept().unwrap();

@@ -1,26 +1,26 @@
-//! The attacks of the table, as connections of each ruse.
+//! The attacks of the table, as connections of each kind of attack.
 
-use super::ruse::Ruse::{
+use super::attack_kind::AttackKind::{
     self, Greeter, HalfHello, HalfPayload, Huge, Noise, NvmeConnect, NvmeHalf, NvmeSilent, Reset,
     Silent, Slow, Unread, UnreadOld,
 };
 
-/// An attack: so many connections of each ruse, all of one tenant without a promise.
+/// An attack: so many connections of each kind of attack, all of one tenant without a promise.
 pub(super) struct Row {
     pub(super) name: &'static str,
-    pub(super) ruses: &'static [(Ruse, usize)],
+    pub(super) attacks: &'static [(AttackKind, usize)],
 }
 
 #[rustfmt::skip]
 pub(super) const ALL: &[Row] = &[
-    Row { name: "unread-800-half-800", ruses: &[(Unread, 800), (HalfPayload, 800)] },
-    Row { name: "unread-60-half-400", ruses: &[(Unread, 60), (HalfPayload, 400)] },
-    Row { name: "unread-200-half-200", ruses: &[(Unread, 200), (HalfPayload, 200)] },
-    Row { name: "unread-800", ruses: &[(Unread, 800)] },
-    Row { name: "half-800", ruses: &[(HalfPayload, 800)] },
-    Row { name: "unread-400-half-60", ruses: &[(Unread, 400), (HalfPayload, 60)] },
-    Row { name: "unread-50-half-50", ruses: &[(Unread, 50), (HalfPayload, 50)] },
-    Row { name: "mix", ruses: &[
+    Row { name: "unread-800-half-800", attacks: &[(Unread, 800), (HalfPayload, 800)] },
+    Row { name: "unread-60-half-400", attacks: &[(Unread, 60), (HalfPayload, 400)] },
+    Row { name: "unread-200-half-200", attacks: &[(Unread, 200), (HalfPayload, 200)] },
+    Row { name: "unread-800", attacks: &[(Unread, 800)] },
+    Row { name: "half-800", attacks: &[(HalfPayload, 800)] },
+    Row { name: "unread-400-half-60", attacks: &[(Unread, 400), (HalfPayload, 60)] },
+    Row { name: "unread-50-half-50", attacks: &[(Unread, 50), (HalfPayload, 50)] },
+    Row { name: "mix", attacks: &[
         (Silent, 1500), (Greeter, 1500), (Slow, 1500), (HalfHello, 1200),
         (HalfPayload, 800), (Unread, 800), (UnreadOld, 400), (Noise, 500), (Huge, 500),
         (NvmeSilent, 700), (NvmeHalf, 500), (NvmeConnect, 400), (Reset, 400),
@@ -30,17 +30,17 @@ pub(super) const ALL: &[Row] = &[
 impl Row {
     /// Returns the number of connections.
     pub(super) fn connections(&self) -> usize {
-        self.ruses.iter().map(|(_, count)| count).sum()
+        self.attacks.iter().map(|(_, count)| count).sum()
     }
 
     /// Returns the attack in words.
     pub(super) fn about(&self) -> String {
-        match self.ruses {
+        match self.attacks {
             [one] => format!("{} {}", one.1, one.0.word()),
             [one, other] => {
                 format!("{} {}, {} {}", one.1, one.0.word(), other.1, other.0.word())
             }
-            _ => format!("{} connections of {} kinds", self.connections(), self.ruses.len()),
+            _ => format!("{} connections of {} kinds", self.connections(), self.attacks.len()),
         }
     }
 }

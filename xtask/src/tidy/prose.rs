@@ -9,14 +9,16 @@ use super::ratchet::{Measures, Rule};
 use super::tree::Tree;
 
 /// The opening words of doc comments that point at something instead of naming it.
-const POINTING: [&str; 18] = [
+const POINTING: [&str; 20] = [
     "It",
     "Its",
     "They",
     "Their",
     "That",
+    "This",
     "Those",
     "One",
+    "Which",
     "What",
     "Whatever",
     "Who",
@@ -44,7 +46,8 @@ pub(super) fn openings(tree: &Tree) -> Rule {
         docs.visit_file(parsed);
         *measures.entry(package.to_owned()).or_default() += docs.openings;
     }
-    let unit = "doc comments that open by pointing (It, Those, What, Whether, The same …)";
+    let unit =
+        "doc comments that open by pointing (It, This, Those, What, Which, Whether, The same …)";
     Rule { name: "openings", unit, limit: 0, measures }
 }
 

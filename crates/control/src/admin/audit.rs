@@ -173,10 +173,10 @@ fn cut(text: &str) -> String {
 /// The notes of a request's handler about the change that it made, for the audit record of the
 /// request.
 #[derive(Clone, Default)]
-pub(super) struct Note(Arc<Mutex<Told>>);
+pub(super) struct Note(Arc<Mutex<ChangeNote>>);
 
 #[derive(Default)]
-struct Told {
+struct ChangeNote {
     before: Option<Value>,
     after: Option<Value>,
     token: Option<String>,
@@ -244,7 +244,7 @@ impl Note {
         self.told().token = Some(name.to_owned());
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn told(&self) -> MutexGuard<'_, ChangeNote> {
         self.0.lock().expect("no holder panics")
     }
 }

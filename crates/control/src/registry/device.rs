@@ -23,11 +23,11 @@ pub struct DeviceSetup {
 }
 
 /// Minimum time between two log messages about one device's drift.
-const TOLD_PERIOD: Duration = Duration::from_secs(30);
+const LOG_PERIOD: Duration = Duration::from_secs(30);
 
 /// The last log message about a device's drift.
 #[derive(Debug, Default)]
-struct DriftTold {
+struct DriftLogged {
     kind: Kind,
     at: Option<Instant>,
 }
@@ -63,7 +63,7 @@ pub(super) struct DeviceEntry {
     pub(super) made_before: Tokens,
     /// The configured model; `None` without one.
     pub(super) configured: Option<DeviceModel>,
-    told: DriftTold,
+    told: DriftLogged,
     /// The interface to the device's background work, such as garbage collection; `None` if the
     /// device does none.
     chores: Option<Arc<dyn Chores>>,
@@ -82,7 +82,7 @@ impl DeviceEntry {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         Windows::of(&mut registry).promise(promises == Promises::InWindows, Instant::ZERO);
-        let told = DriftTold::default();
+        let told = DriftLogged::default();
         DeviceEntry {
             name: setup.name,
             has_model,
@@ -274,7 +274,7 @@ impl DeviceEntry {
     fn tell_drift(&mut self, now: Instant) {
         let Some(drift) = self.registry.drift() else { return };
         let kind = Kind::of(drift);
-        let is_recent = self.told.at.is_some_and(|at| now.since(at) < TOLD_PERIOD);
+        let is_recent = self.told.at.is_some_and(|at| now.since(at) < LOG_PERIOD);
         if kind == self.told.kind || is_recent {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{Namespace, NamespaceId, Tell, TenantId};
+use contract::{Namespace, NamespaceId, TenantId, WorkerMessage};
 
 /// The changes that go to all workers with the controller's next turn.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub(super) struct WorkerNews {
     /// Tenants that were unregistered without a notice to the workers yet.
     leaves: Vec<TenantId>,
     /// Messages about changes of namespaces that have not yet been sent to workers.
-    places: Vec<Tell>,
+    places: Vec<WorkerMessage>,
     /// Number of namespace changes since the start, sent or not.
     placed: u64,
 }
@@ -29,7 +29,7 @@ impl WorkerNews {
         name: Arc<str>,
     ) {
         self.placed += 1;
-        self.places.push(Tell::Place { change: self.placed, number, namespace, name });
+        self.places.push(WorkerMessage::Place { change: self.placed, number, namespace, name });
     }
 
     /// Returns the number of namespace changes since the start, sent or not.
@@ -38,8 +38,8 @@ impl WorkerNews {
     }
 
     /// Takes the messages to send to every worker.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Tell> {
-        let leaves = self.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
+    pub(super) fn take(&mut self) -> impl Iterator<Item = WorkerMessage> {
+        let leaves = self.leaves.drain(..).map(|tenant| WorkerMessage::Leave { tenant });
         leaves.chain(self.places.drain(..))
     }
 }
@@ -53,10 +53,10 @@ mod tests {
         let mut news = WorkerNews::default();
         news.place(NamespaceId(1), None, "ns1".into());
         news.leave(TenantId(2));
-        let told: Vec<Tell> = news.take().collect();
+        let told: Vec<WorkerMessage> = news.take().collect();
         assert!(matches!(
             told[..],
-            [Tell::Leave { tenant: TenantId(2) }, Tell::Place { change: 1, .. }]
+            [WorkerMessage::Leave { tenant: TenantId(2) }, WorkerMessage::Place { change: 1, .. }]
         ));
         assert_eq!((news.take().count(), news.placed()), (0, 1));
     }

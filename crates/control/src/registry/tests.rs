@@ -81,8 +81,8 @@ fn a_number_is_free_when_every_worker_has_let_go() {
     let meter = |n: usize| meters[n].get(tenant).unwrap();
     meter(1).admit();
     registry.unregister("gold", NOW).unwrap();
-    let told: Vec<Tell> = registry.take_news().collect();
-    assert!(matches!(told[..], [Tell::Leave { tenant: left }] if left == tenant));
+    let told: Vec<WorkerMessage> = registry.take_news().collect();
+    assert!(matches!(told[..], [WorkerMessage::Leave { tenant: left }] if left == tenant));
     assert_eq!(add(&mut registry, "gold", slo(500, 1_000, 100)).unwrap().tenant, TenantId(2));
     assert_eq!(registry.list()[0].state, State::Leaving);
     meter(0).end_epoch();

@@ -12,7 +12,7 @@ use contract::{
 };
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{
-    Absorption, Decorated, Decorations, Exclusive, FtlWishes, MemQueue, MemVolume, Source,
+    Absorption, Decorated, Decorations, Exclusive, FtlOptions, MemQueue, MemVolume, Source,
 };
 use ftl::layout::PAGE_BYTES;
 use ftl::{DeviceMedia, Media, Opened, Policy, Settings, Shape};
@@ -159,7 +159,7 @@ pub fn open_member(path: &str, options: FileOptions) -> Result<FileVolume, Strin
 }
 
 /// Returns the shape of a new volume, by the wishes of a spec, on a member of so many pages.
-pub fn shape(wishes: &FtlWishes, pages: u64) -> Shape {
+pub fn shape(wishes: &FtlOptions, pages: u64) -> Shape {
     let segment = wishes.segment_bytes.map(|bytes| bytes / PAGE_BYTES as u64);
     let largest = (pages / SEGMENTS).max(1);
     let segment_pages = segment.unwrap_or(1 << largest.ilog2()).clamp(8, 32_768);
@@ -186,7 +186,7 @@ pub fn explain(path: &str, error: ftl::Error) -> String {
 }
 
 /// Returns an error if the options of a spec differ from the existing volume.
-fn check_wishes(wishes: &FtlWishes, geometry: &ftl::Geometry) -> Result<(), String> {
+fn check_options(wishes: &FtlOptions, geometry: &ftl::Geometry) -> Result<(), String> {
     let wished = shape(wishes, geometry.member_pages);
     let segment = u64::from(geometry.segment_pages) * PAGE_BYTES as u64;
     if wishes.segment_bytes.is_some_and(|bytes| bytes != segment) {
@@ -302,7 +302,7 @@ impl Translated {
     /// Opens the volume on a member. On memory, which starts empty, it is created first.
     pub(super) fn open(
         member: &Source,
-        wishes: &FtlWishes,
+        wishes: &FtlOptions,
         decorations: &Decorations,
     ) -> Result<Translated, String> {
         let (member, volume) = match member {
@@ -311,7 +311,7 @@ impl Translated {
                 file.notes().iter().for_each(|note| tracing::warn!("{note}"));
                 let mut media = FileMedia::of(&file)?;
                 let described = ftl::describe(&mut media).map_err(|error| explain(path, error))?;
-                check_wishes(wishes, &described.geometry)
+                check_options(wishes, &described.geometry)
                     .map_err(|why| format!("{path}: {why}"))?;
                 // A hole in a file costs more than it gives.
                 let discards = !file.can_grow();
@@ -569,7 +569,7 @@ impl Drop for Translated {
 }
 
 /// Creates a volume of flash translation on an empty device, and opens the volume.
-fn fresh<D: Device>(device: D, wishes: &FtlWishes) -> Result<ftl::Volume, String> {
+fn fresh<D: Device>(device: D, wishes: &FtlOptions) -> Result<ftl::Volume, String> {
     let mut media = media(device)?;
     let shape = shape(wishes, media.pages(0));
     let created = ftl::create(&mut media, &shape);

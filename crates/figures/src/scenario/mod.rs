@@ -16,8 +16,8 @@ mod meter;
 mod source;
 mod stage;
 mod stalls;
-mod station;
 mod wire;
+mod worker;
 
 pub use disk::Translation;
 pub use meter::{Meter, Rate, Span, Window};

@@ -19,8 +19,8 @@ use super::disk::{Disk, Translation};
 use super::meter::Meter;
 use super::source::{Line, Load, Loop, Source};
 use super::stalls::{Stalling, Stalls};
-use super::station::{Order, Station};
 use super::wire::Message;
+use super::worker::{Order, SimWorker};
 
 /// The nanoseconds from the departure of a reply to the arrival of the request that it triggers in
 /// a closed loop.
@@ -119,7 +119,7 @@ pub struct Stage {
     client_stalls: Stalls,
     registry: Registry,
     disk: Disk,
-    stations: Vec<Station>,
+    workers: Vec<SimWorker>,
     sources: Vec<Source>,
     requests: Vec<Option<Outstanding>>,
     free: Vec<u32>,
@@ -148,10 +148,16 @@ impl Stage {
             true => Order::Tokens(Box::new(registry.scheduler(n, limits))),
             false => Order::PassThrough(PassThrough::new(slots)),
         };
-        let stations = (0..setup.workers)
+        let workers = (0..setup.workers)
             .map(|n| {
                 let stalls = Stalls::new(setup.worker_stalls, setup.seed ^ (0x57a11 + n as u64));
-                Station::new(disk.open_queue(), order(n), parts.clone(), setup.tenants_max, stalls)
+                SimWorker::new(
+                    disk.open_queue(),
+                    order(n),
+                    parts.clone(),
+                    setup.tenants_max,
+                    stalls,
+                )
             })
             .collect();
         Stage {
@@ -161,7 +167,7 @@ impl Stage {
             client_stalls: Stalls::new(setup.client_stalls, setup.seed ^ 0xc11e),
             registry,
             disk,
-            stations,
+            workers,
             sources: Vec::new(),
             requests: Vec::new(),
             free: Vec::new(),
@@ -186,7 +192,7 @@ impl Stage {
 
     /// Returns the counters of the flash translation; `None` for bare flash.
     pub fn translation(&mut self) -> Option<Report> {
-        self.stations.iter_mut().find_map(Station::report)
+        self.workers.iter_mut().find_map(SimWorker::report)
     }
 
     /// Returns the registry of tenants.
@@ -228,7 +234,7 @@ impl Stage {
         for &(tenant, workers) in tenants {
             for &worker in workers {
                 for _ in 0..connections {
-                    let line = self.stations[worker].open(tenant.0);
+                    let line = self.workers[worker].open(tenant.0);
                     lines.push(Line { worker, line });
                 }
             }
@@ -304,8 +310,8 @@ impl Stage {
         for (n, before) in self.spent_before.iter_mut().enumerate() {
             *before = shared.usage(TenantId(n as u32)).spent;
         }
-        let busy = |station: &Station| (station.busy, station.scheduling);
-        self.busy_before = self.stations.iter().map(busy).collect();
+        let busy = |worker: &SimWorker| (worker.busy, worker.scheduling);
+        self.busy_before = self.workers.iter().map(busy).collect();
         self.measured_from = self.now;
     }
 
@@ -336,10 +342,10 @@ impl Stage {
     /// Returns the share of the time that a worker was busy, and the share of scheduling in its
     /// busy time, since the measurements were last cleared.
     pub fn busy(&self, worker: usize) -> (f64, f64) {
-        let station = &self.stations[worker];
         let (busy, scheduling) = self.busy_before[worker];
-        let took = (station.busy - busy) as f64;
-        let scheduling = (station.scheduling - scheduling) as f64;
+        let worker = &self.workers[worker];
+        let took = (worker.busy - busy) as f64;
+        let scheduling = (worker.scheduling - scheduling) as f64;
         (took / 1e9 / self.seconds(), scheduling / took.max(1.0))
     }
 
@@ -350,7 +356,7 @@ impl Stage {
     /// Panics if requests are still in flight after 100 s of virtual time.
     pub fn end(mut self) {
         self.drain();
-        self.stations.into_iter().for_each(Station::take_apart);
+        self.workers.into_iter().for_each(SimWorker::take_apart);
     }
 
     /// Stops all loads, drops requests of which no byte was received, and waits until the others
@@ -359,9 +365,9 @@ impl Stage {
         for n in 0..self.sources.len() {
             self.stop(SourceId(n));
         }
-        self.stations.iter_mut().for_each(Station::forget);
+        self.workers.iter_mut().for_each(SimWorker::forget);
         let limit = self.now + 100_000_000_000;
-        while !self.stations.iter_mut().all(Station::is_at_rest) {
+        while !self.workers.iter_mut().all(SimWorker::is_at_rest) {
             assert!(self.step(limit), "the stage does not come to rest");
         }
     }
@@ -384,11 +390,11 @@ impl Stage {
     /// Executes the next event before `until`: a client's, a worker's or a charge. Returns `false`
     /// if there is none. At equal times a client's event comes before a worker's.
     fn step(&mut self, until: u64) -> bool {
-        let station = (0..self.stations.len())
-            .filter_map(|n| self.stations[n].next().map(|at| (at.max(self.now), n)))
+        let worker = (0..self.workers.len())
+            .filter_map(|n| self.workers[n].next().map(|at| (at.max(self.now), n)))
             .min();
         let happening = self.happenings.peek().map(|Reverse(next)| next.at);
-        let first = station.map(|(at, _)| at).into_iter().chain(happening).min();
+        let first = worker.map(|(at, _)| at).into_iter().chain(happening).min();
         let first = first.filter(|at| *at < until);
         // A charge ends what writes wait for, so it is due even if nothing else is.
         if self.disk.charge_at < until.min(first.unwrap_or(until)) {
@@ -407,9 +413,9 @@ impl Stage {
                 _ => self.happen(next),
             }
         } else {
-            let (_, n) = station.expect("something is first");
+            let (_, n) = worker.expect("something is first");
             let mut replies = std::mem::take(&mut self.replies);
-            self.stations[n].step(at, &mut replies);
+            self.workers[n].step(at, &mut replies);
             for (leaves, tag, status) in replies.drain(..) {
                 self.answered(leaves, tag, status);
             }
@@ -424,7 +430,7 @@ impl Stage {
         if let Some(tag) = again {
             let request = self.requests[tag as usize].expect("it waits to be sent again");
             let Line { worker, line } = source.lines[line];
-            self.stations[worker].arrive(line, Message { tag, command: request.command });
+            self.workers[worker].arrive(line, Message { tag, command: request.command });
             return;
         }
         if source.epoch != epoch {
@@ -447,7 +453,7 @@ impl Stage {
         self.sources[n].meter.arrive(at, units);
         let request = Outstanding { source: n, epoch, line, meant, command };
         let tag = self.keep(request);
-        self.stations[worker].arrive(number, Message { tag, command });
+        self.workers[worker].arrive(number, Message { tag, command });
     }
 
     /// Returns the price of a request under mixed load, in units.

@@ -1,7 +1,7 @@
 //! Stalls of threads: times in which other programs, the kernel, or the host of a virtual machine
 //! keep a thread from running.
 //!
-//! Deliberately left out: the work of a thread (`station.rs`, `stage.rs`).
+//! Deliberately left out: the work of a thread (`worker.rs`, `stage.rs`).
 
 use flash::Chance;
 

@@ -8,7 +8,7 @@ use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{self, iops_at};
 use nearflash_figures::scenario::{Load, Loop, Setup, SourceId, Stage};
 use qos::calibrate::{Course, Crossing, Fit, Percentile, fit};
-use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step, Unfit};
+use qos::recalibrate::{Findings, Plan, Recalibration, Step, StepReading, Unfit};
 use qos::units::TOKEN;
 use qos::{CORRECTION_NANOS, DeviceModel, Drift, Seen, Unsure};
 
@@ -108,7 +108,7 @@ impl Play {
         each.into_iter().map(|source| self.stage.meter(source).read_us(95.0)).fold(0.0, f64::max)
     }
 
-    fn step(&mut self, recalibration: &Recalibration, step: &Step) -> (Sighting, bool) {
+    fn step(&mut self, recalibration: &Recalibration, step: &Step) -> (StepReading, bool) {
         let reads = f64::from(step.read_percent) / 100.0;
         if step.iops > 0.0 {
             let arrivals = Loop::Random(step.iops);
@@ -136,7 +136,7 @@ impl Play {
         let registry = self.stage.registry();
         let since = all.look(registry.shared().delays());
         let write = registry.shared().prices().write;
-        (Sighting::of(registry.model(), &since, write, length), is_cut)
+        (StepReading::of(registry.model(), &since, write, length), is_cut)
     }
 
     fn recalibrate(&mut self, writes: bool) -> Result<Findings, Unfit> {
@@ -145,15 +145,15 @@ impl Play {
         self.stage.registry().probe(true);
         let mut recalibration = Recalibration::new(plan);
         while let Some(step) = recalibration.next_step() {
-            let (sighting, is_cut) = self.step(&recalibration, &step);
-            let Sighting { reads, writes, p95_us, .. } = sighting;
+            let (reading, is_cut) = self.step(&recalibration, &step);
+            let StepReading { reads, writes, p95_us, .. } = reading;
             let worst = self.p95_us_max;
             println!(
                 "{:3} % reads, {:6.0} probes/s for {:?}: {reads:.0} reads and {writes:.0} writes/s, \
                  p95 {p95_us:.0} µs, cut {is_cut}; worst p95 of tenants {worst:.0} µs",
                 step.read_percent, step.iops, step.length
             );
-            recalibration.take(step, sighting, is_cut);
+            recalibration.take(step, reading, is_cut);
         }
         self.stage.registry().probe(false);
         recalibration.findings()

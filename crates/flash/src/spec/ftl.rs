@@ -10,7 +10,7 @@ use super::{Source, Spec, SpecError, parse_duration, parse_size};
 /// The options of a volume of flash translation; `None` where the spec has no such option. They
 /// determine the shape of a new volume. An existing volume must have the shape that they name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FtlWishes {
+pub struct FtlOptions {
     /// `ftl.spare=10%`: the member's space over the volume's, less one, in thousandths.
     pub spare_per_mille: Option<u32>,
     /// `ftl.segment=2MiB`: the unit in which space is freed, in bytes, a power of two.
@@ -41,10 +41,10 @@ const ABSORB_FORM: &str = "a time up to 10ms, like 1ms";
 pub(super) const KEYS: &str =
     "ftl.spare, ftl.segment, ftl.streams, ftl.virtual, ftl.files, ftl.absorb";
 
-impl FtlWishes {
+impl FtlOptions {
     /// Returns `true` if no option is set.
     pub fn is_empty(&self) -> bool {
-        *self == FtlWishes::default()
+        *self == FtlOptions::default()
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
@@ -105,7 +105,7 @@ fn parse_spare(text: &str) -> Option<u32> {
 /// Parses the text behind `ftl:`. The options without the prefix `ftl.` are the member's.
 pub(super) fn parse(rest: &str) -> Result<Spec, SpecError> {
     let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut wishes = FtlWishes::default();
+    let mut wishes = FtlOptions::default();
     let mut member = String::from(body);
     let (mut seen, mut mark) = (alloc::vec::Vec::new(), '?');
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -148,7 +148,7 @@ mod tests {
         let Spec { source, decorations } = spec(text);
         let member =
             Box::new(Source::File { path: "./a".to_owned(), bytes: Some(1 << 30), disk: None });
-        let wishes = FtlWishes {
+        let wishes = FtlOptions {
             spare_per_mille: Some(75),
             segment_bytes: Some(4 << 20),
             streams: Some(6),
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(source.path(), Some("./a"));
         assert!(decorations.delay.is_some());
         let member = Box::new(Source::Mem { bytes: 64 << 20 });
-        let wishes = FtlWishes::default();
+        let wishes = FtlOptions::default();
         assert_eq!(spec("ftl:mem:64MiB").source, Source::Ftl { member, wishes });
     }
 

@@ -204,7 +204,7 @@ pub(crate) fn run(options: &Options) -> Result<Measured> {
         } else {
             line.send(&[], head, left)?;
         }
-        told.pop(Point::Told)?;
+        told.pop(Point::Notified)?;
         if !measured.end() {
             break;
         }

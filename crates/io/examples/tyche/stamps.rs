@@ -38,10 +38,10 @@ pub(crate) enum Point {
     /// The request is complete (B).
     Complete,
     /// The application runs again (A).
-    Told,
+    Notified,
 }
 
-const POINTS: usize = Point::Told as usize + 1;
+const POINTS: usize = Point::Notified as usize + 1;
 
 /// The stamps of the one request that is outstanding, in nanoseconds since 1970.
 static STAMPS: [AtomicU64; POINTS] = [const { AtomicU64::new(0) }; POINTS];
@@ -65,7 +65,7 @@ pub(crate) fn stamp_at(point: Point, at: u64) {
 /// The components of a request's time in the paper's Table I, and the points between which each
 /// passes. A point without a stamp of this request counts as the point before it.
 const COMPONENTS: [(&str, &[(Point, Point)]); 11] = [
-    ("in-out", &[(Point::Complete, Point::Told)]),
+    ("in-out", &[(Point::Complete, Point::Notified)]),
     ("ty-is", &[(Point::Issued, Point::Left)]),
     ("ty-tr", &[(Point::Received, Point::WakesBlock), (Point::Block, Point::ToDrive)]),
     ("ty-ts", &[(Point::Done, Point::WakesQueue), (Point::Queue, Point::Replied)]),
@@ -75,7 +75,7 @@ const COMPONENTS: [(&str, &[(Point, Point)]); 11] = [
     ("cs-irq", &[(Point::AtTarget, Point::Received), (Point::AtInitiator, Point::Back)]),
     ("ramdisk", &[(Point::ToDrive, Point::Done)]),
     ("network", &[(Point::Left, Point::AtTarget), (Point::Replied, Point::AtInitiator)]),
-    ("total", &[(Point::Issued, Point::Told)]),
+    ("total", &[(Point::Issued, Point::Notified)]),
 ];
 
 /// The components of all measured requests, in nanoseconds.
@@ -150,11 +150,11 @@ mod tests {
         stamps[Point::Issued as usize] = 100;
         stamps[Point::Left as usize] = 110;
         stamps[Point::Block as usize] = 50; // of the request before
-        stamps[Point::Told as usize] = 200;
+        stamps[Point::Notified as usize] = 200;
         fill(&mut stamps);
         assert_eq!(stamps[Point::Block as usize], 110);
         assert_eq!(stamps[Point::Complete as usize], 110);
-        assert_eq!(stamps[Point::Told as usize], 200);
+        assert_eq!(stamps[Point::Notified as usize], 200);
     }
 
     #[test]

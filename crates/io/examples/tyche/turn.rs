@@ -161,7 +161,7 @@ fn initiate(options: &Options, address: SocketAddr) -> Result<Measured, Error> {
             }
             end.input.clear();
             stamp(Point::Complete);
-            stamp(Point::Told);
+            stamp(Point::Notified);
             is_under_way = false;
             if !measured.end() {
                 return None;

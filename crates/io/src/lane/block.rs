@@ -1,7 +1,7 @@
-//! The packets of one send: a run to one station, of equal size except for the last, which the
+//! The packets of one send: a run to one address, of equal size except for the last, which the
 //! kernel cuts apart (`UDP_SEGMENT`, udp(7)). Over Ethernet, each packet is a run.
 
-use packets::Station;
+use packets::PeerAddress;
 
 use super::kind::SocketKind;
 use crate::ether;
@@ -25,7 +25,7 @@ pub(super) struct Block {
     name: Option<SocketAddress>,
     control: [u64; CONTROL_WORDS],
     bytes: Vec<u8>,
-    to: Option<Station>,
+    to: Option<PeerAddress>,
     /// The number by which the receiver's kernel distributes the run; `None` for a single packet.
     course: Option<u8>,
     /// The size of each packet in bytes, except for the last.
@@ -58,7 +58,13 @@ impl Block {
     }
 
     /// Returns `true` if a packet may be added to the run. Without `cuts`, each packet is a run.
-    pub(super) fn takes(&self, to: Station, course: Option<u8>, bytes: usize, cuts: bool) -> bool {
+    pub(super) fn takes(
+        &self,
+        to: PeerAddress,
+        course: Option<u8>,
+        bytes: usize,
+        cuts: bool,
+    ) -> bool {
         let follows = self.to == Some(to)
             && course.is_some()
             && self.course == course
@@ -73,7 +79,7 @@ impl Block {
     /// Appends a packet for which [`takes`](Block::takes) is true, with `before` before it.
     pub(super) fn append<'a>(
         &mut self,
-        (to, before): (Station, &[u8]),
+        (to, before): (PeerAddress, &[u8]),
         course: Option<u8>,
         bytes: usize,
         parts: impl Iterator<Item = &'a [u8]>,
@@ -92,10 +98,10 @@ impl Block {
     /// Returns the message header, which points into the block.
     pub(super) fn message(&mut self, kind: SocketKind) -> *const libc::msghdr {
         self.name = match (self.to, kind) {
-            (Some(Station::Internet(address)), SocketKind::Udp { is_connected: false }) => {
+            (Some(PeerAddress::Internet(address)), SocketKind::Udp { is_connected: false }) => {
                 Some(address.into())
             }
-            (Some(Station::Ethernet { mac, .. }), SocketKind::Ethernet { index, .. }) => {
+            (Some(PeerAddress::Ethernet { mac, .. }), SocketKind::Ethernet { index, .. }) => {
                 Some(SocketAddress::Link(ether::link_address(index, mac)))
             }
             _ => None,
@@ -128,24 +134,28 @@ mod tests {
 
     #[test]
     fn a_run_ends_with_a_smaller_packet_another_station_or_its_size() {
-        let station = |port| Station::Internet(([127, 0, 0, 1], port).into());
+        let peer_address = |port| PeerAddress::Internet(([127, 0, 0, 1], port).into());
         let mut block = Block::new(RUN_BYTES);
         let (bytes, one) = ([7; 1400], Some(1));
-        block.append((station(1), &[]), one, 1400, [&bytes[..]].into_iter());
-        assert!(block.takes(station(1), one, 1400, true) && block.takes(station(1), one, 60, true));
-        assert!(!block.takes(station(1), one, 1400, false), "nobody cuts it apart");
+        block.append((peer_address(1), &[]), one, 1400, [&bytes[..]].into_iter());
+        assert!(
+            block.takes(peer_address(1), one, 1400, true)
+                && block.takes(peer_address(1), one, 60, true)
+        );
+        assert!(!block.takes(peer_address(1), one, 1400, false), "nobody cuts it apart");
         for other in [None, Some(2)] {
-            assert!(!block.takes(station(1), other, 60, true), "another worker's");
+            assert!(!block.takes(peer_address(1), other, 60, true), "another worker's");
         }
         assert!(
-            !block.takes(station(2), one, 1400, true) && !block.takes(station(1), one, 1401, true)
+            !block.takes(peer_address(2), one, 1400, true)
+                && !block.takes(peer_address(1), one, 1401, true)
         );
-        block.append((station(1), &[]), one, 60, [&bytes[..20], &bytes[..40]].into_iter());
-        assert!(!block.takes(station(1), one, 60, true));
+        block.append((peer_address(1), &[]), one, 60, [&bytes[..20], &bytes[..40]].into_iter());
+        assert!(!block.takes(peer_address(1), one, 60, true));
         block.clear();
         let mut count = 0;
-        while block.takes(station(1), one, 1400, true) {
-            block.append((station(1), &[]), one, 1400, [&bytes[..]].into_iter());
+        while block.takes(peer_address(1), one, 1400, true) {
+            block.append((peer_address(1), &[]), one, 1400, [&bytes[..]].into_iter());
             count += 1;
         }
         assert_eq!(count, RUN_BYTES / 1400);

@@ -8,7 +8,7 @@ mod trial;
 pub(crate) mod xdp;
 
 use contract::{Buf, Instant};
-use packets::{Arrived, Lane, Station};
+use packets::{Arrived, Lane, PeerAddress};
 
 pub(crate) use self::kind::SocketKind;
 pub(crate) use self::socket::{LaneSizes, SocketLane};
@@ -65,14 +65,14 @@ impl Lane for AnyLane {
         }
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
         match self {
             AnyLane::Socket(lane) => lane.put(to, bytes, parts),
             AnyLane::Xdp(lane) => lane.put(to, bytes, parts),
         }
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         match self {
             AnyLane::Socket(lane) => lane.part(to, packet),
             AnyLane::Xdp(lane) => lane.part(to, packet),
@@ -86,7 +86,7 @@ impl Lane for AnyLane {
         }
     }
 
-    fn renew(&mut self, to: Station) {
+    fn renew(&mut self, to: PeerAddress) {
         match self {
             AnyLane::Socket(lane) => lane.renew(to),
             AnyLane::Xdp(lane) => lane.renew(to),

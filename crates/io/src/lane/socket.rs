@@ -16,7 +16,7 @@ use std::time::Duration;
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::types::RecvMsgOut;
 use io_uring::{cqueue, opcode, types};
-use packets::{Arrived, Lane, Station};
+use packets::{Arrived, Lane, PeerAddress};
 use rustix::net::SendFlags;
 
 use super::block::{Block, RUN_BYTES};
@@ -231,13 +231,13 @@ impl SocketLane {
     fn land(&mut self, buf: Buf, (bytes, today): (usize, Duration), arrived: &mut Vec<Arrived>) {
         let found = RecvMsgOut::parse(&buf.bytes()[..bytes], self.header).ok();
         let found = found.filter(|out| !out.is_payload_truncated());
-        let from = found.as_ref().and_then(|out| station(out.name_data(), out.payload_data()));
+        let from = found.as_ref().and_then(|out| peer_address(out.name_data(), out.payload_data()));
         let (Some(out), Some((from, before))) = (found, from) else {
             return self.provided.give(buf);
         };
         let payload = &out.payload_data()[before..];
         let whole = payload.len();
-        let told = Told::of(out.control_data());
+        let told = ControlMessages::of(out.control_data());
         let each = told.run_bytes.unwrap_or(whole).max(1);
         let waited = told.waited(today);
         let is_plenty = 4 * self.provided.available() >= self.landings;
@@ -311,7 +311,7 @@ impl Lane for SocketLane {
         !self.free.is_empty()
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
         let mut parts = parts.peekable();
         let course = parts.peek().copied().and_then(datagram::course);
         if self.open.as_ref().is_some_and(|open| !open.takes(to, course, bytes, self.cuts)) {
@@ -319,21 +319,24 @@ impl Lane for SocketLane {
         }
         let open = self.open.get_or_insert_with(|| self.free.pop().expect("there is room"));
         match (self.kind, to) {
-            (SocketKind::Ethernet { port, .. }, Station::Ethernet { port: receiver, .. }) => {
+            (SocketKind::Ethernet { port, .. }, PeerAddress::Ethernet { port: receiver, .. }) => {
                 open.append((to, &ether::ports(receiver, port)), None, bytes, parts);
             }
             _ => open.append((to, &[]), course, bytes, parts),
         }
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         // Nobody needs to hear that nobody heard.
         let _ = match (self.kind, to) {
-            (SocketKind::Udp { is_connected: false }, Station::Internet(to)) => {
+            (SocketKind::Udp { is_connected: false }, PeerAddress::Internet(to)) => {
                 rustix::net::sendto(&self.socket, packet, flags, &to)
             }
-            (SocketKind::Ethernet { index, port }, Station::Ethernet { mac, port: receiver }) => {
+            (
+                SocketKind::Ethernet { index, port },
+                PeerAddress::Ethernet { mac, port: receiver },
+            ) => {
                 let frame = [&ether::ports(receiver, port)[..], packet].concat();
                 return ether::send(&self.socket, index, mac, &frame);
             }
@@ -346,8 +349,8 @@ impl Lane for SocketLane {
         self.arm();
     }
 
-    fn renew(&mut self, to: Station) {
-        if let Station::Internet(server) = to
+    fn renew(&mut self, to: PeerAddress) {
+        if let PeerAddress::Internet(server) = to
             && self.kind == (SocketKind::Udp { is_connected: true })
             && let Err(error) = datagram::reconnect(&self.socket, server)
         {
@@ -373,15 +376,15 @@ impl Drop for SocketLane {
 /// Returns the sender's address and the offset of the packet in `payload`. `name` is the socket
 /// address that the kernel wrote. Returns `None` for a multicast sender, or if the address or the
 /// frame's port numbers are truncated.
-fn station(name: &[u8], payload: &[u8]) -> Option<(Station, usize)> {
+fn peer_address(name: &[u8], payload: &[u8]) -> Option<(PeerAddress, usize)> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     if i32::from(family) != libc::AF_PACKET {
-        return Some((Station::Internet(address(name)?), 0));
+        return Some((PeerAddress::Internet(address(name)?), 0));
     }
     let at = std::mem::offset_of!(libc::sockaddr_ll, sll_addr);
     let mac = Mac(name.get(at..at + 6)?.try_into().ok()?);
     let is_of_one = !mac.is_of_many();
-    is_of_one.then_some((Station::Ethernet { mac, port: ether::sender(payload)? }, PORTS))
+    is_of_one.then_some((PeerAddress::Ethernet { mac, port: ether::sender(payload)? }, PORTS))
 }
 
 /// Parses the IPv4 or IPv6 socket address that the kernel wrote.
@@ -409,16 +412,16 @@ const CONTROL_ALIGN: usize = size_of::<usize>();
 
 /// The kernel's control messages about received packets.
 #[derive(Default)]
-struct Told {
+struct ControlMessages {
     /// The size of each packet of a run in bytes, if there are several.
     run_bytes: Option<usize>,
     /// The time of day at which the kernel received the packet, or the last one of a run.
     came: Option<Duration>,
 }
 
-impl Told {
-    fn of(mut control: &[u8]) -> Told {
-        let mut told = Told::default();
+impl ControlMessages {
+    fn of(mut control: &[u8]) -> ControlMessages {
+        let mut told = ControlMessages::default();
         while let Some((head, rest)) = control.split_at_checked(CONTROL_HEAD) {
             let word = |at: usize| {
                 i32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
@@ -476,11 +479,11 @@ mod tests {
             (&time[..20], None, 0),
             (&[], None, 0),
         ] {
-            let told = Told::of(control);
+            let told = ControlMessages::of(control);
             assert_eq!(told.run_bytes, run_bytes);
             assert_eq!(told.waited(today), Duration::from_nanos(waited));
         }
-        let told = Told::of(&time);
+        let told = ControlMessages::of(&time);
         assert_eq!(told.waited(Duration::new(6, 0)), Duration::ZERO, "the time of day jumped back");
         assert_eq!(told.waited(Duration::new(70, 0)), Duration::ZERO, "or forward");
     }

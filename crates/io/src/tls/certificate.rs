@@ -13,7 +13,7 @@ use rustls::{ServerConfig, version};
 
 use super::ciphers::provider;
 use super::handshake::{Before, Side};
-use super::porter::{Answer, Porter};
+use super::handshake_thread::{Answer, HandshakeThread};
 use super::psk::PskSettings;
 use super::secured::Secured;
 use crate::{Error, Spread};
@@ -42,7 +42,7 @@ pub struct ServerTls {
     /// `true` while the listener is drained, and once it is closed: connections are refused when
     /// their handshakes end.
     is_shut: AtomicBool,
-    porter: Porter,
+    handshake_thread: HandshakeThread,
 }
 
 /// The means by which a listener proves itself.
@@ -109,8 +109,8 @@ impl ServerTls {
         proof: Proof,
     ) -> Result<Arc<Self>, Error> {
         let is_shut = AtomicBool::new(false);
-        let (uses, porter) = (TlsUse::of(protocol), Porter::start()?);
-        Ok(Arc::new(ServerTls { policy, uses, prelude, proof, is_shut, porter }))
+        let (uses, handshake_thread) = (TlsUse::of(protocol), HandshakeThread::start()?);
+        Ok(Arc::new(ServerTls { policy, uses, prelude, proof, is_shut, handshake_thread }))
     }
 
     /// Replaces certificate and key, if the listener has them. Existing connections keep their keys.
@@ -133,7 +133,7 @@ impl ServerTls {
         spread: &Arc<Spread>,
     ) {
         let answer = Answer::Accepted { tls: self.clone(), listener, spread: spread.clone() };
-        self.porter.welcome(socket, answer);
+        self.handshake_thread.welcome(socket, answer);
     }
 
     /// Sets whether connections whose handshake ends are refused.

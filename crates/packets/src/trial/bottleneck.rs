@@ -70,7 +70,7 @@ impl Flood {
             let sender = Settings { chunks_max: 64, ..settings.clone() };
             let node = world.add(sender, [back].into(), &mut arena);
             let endpoint = &mut world.nodes[node].endpoint;
-            let to = World::station(receiver, 0);
+            let to = World::peer_address(receiver, 0);
             let association = endpoint.dial(world.now, 0, to).unwrap();
             conns.push((node, endpoint.connect(association).unwrap()));
         }

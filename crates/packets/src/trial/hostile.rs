@@ -31,7 +31,7 @@ pub(super) fn talk_under(settings: &Settings, mut attack: impl FnMut(&mut World)
     world.is_taped = true;
     let mut talks = Talks::new(MANNER, 2);
     let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     assert!(talks.start(endpoint, client, association, &mut arena));
     for _ in 0..5_000 {
         let until = world.now + MILLI / 5;
@@ -88,7 +88,7 @@ fn who_does_not_know_the_cookie_harms_nobody() {
             for to in [0, 1] {
                 let cookie = world.chance.next();
                 for kind in 0..8 {
-                    // The peer's station is easily forged, and associations are easily guessed.
+                    // The peer's address is easily forged, and associations are easily guessed.
                     let head = guess(PacketKind(kind), 0, cookie);
                     let body = ResetBody {
                         cookie: cookie.into(),
@@ -173,7 +173,7 @@ fn forgets(settings: &Settings) {
     let mut talks = Talks::new(Manner { messages: 1, ..MANNER }, 2);
     for round in 0..2 {
         let endpoint = &mut world.nodes[client].endpoint;
-        let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+        let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
         assert!(talks.start(endpoint, client, association, &mut arena));
         let until = world.now + 100 * MILLI;
         world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, &mut arena));

@@ -3,11 +3,11 @@
 mod bottleneck;
 mod chance;
 mod hostile;
+mod impairments;
 mod moved;
 mod paths;
 mod perfect;
 mod sealed;
 mod segments;
 mod talk;
-mod weather;
 mod world;

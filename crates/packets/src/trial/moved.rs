@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::perfect::{SMALL, sealed};
 use super::talk::{Manner, Talks};
 use super::world::{Arena, Flying, Port, World};
-use crate::{AssociationId, Down, Sealed, Settings, Station};
+use crate::{AssociationId, Down, PeerAddress, Sealed, Settings};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -33,7 +33,7 @@ impl Scene {
             Manner { messages: 2_000, ahead: 8, body_bytes_max: 6_000, strict: 500, pauses: 0 };
         let mut talks = Talks::new(manner, 2);
         let endpoint = &mut world.nodes[CLIENT].endpoint;
-        let association = endpoint.dial(world.now, 0, World::station(SERVER, 0)).unwrap();
+        let association = endpoint.dial(world.now, 0, World::peer_address(SERVER, 0)).unwrap();
         for _ in 0..4 {
             assert!(talks.start(endpoint, CLIENT, association, &mut arena));
         }
@@ -96,17 +96,17 @@ fn without_a_key_a_client_at_another_address_has_to_dial_again() {
     assert_eq!(down, [(CLIENT, Down::Silent), (SERVER, Down::Silent)]);
     let Scene { world, arena, talks, .. } = &mut scene;
     let endpoint = &mut world.nodes[CLIENT].endpoint;
-    let again = endpoint.dial(world.now, 0, World::station(SERVER, 0)).unwrap();
+    let again = endpoint.dial(world.now, 0, World::peer_address(SERVER, 0)).unwrap();
     assert!(talks.start(endpoint, CLIENT, again, arena));
     let before = talks.whole;
     scene.run(20 * MILLI);
     assert!(scene.talks.whole > before, "the new association talks");
 }
 
-/// Lands a copy of each packet that is on its way to the server before it arrives, from a station
+/// Lands a copy of each packet that is on its way to the server before it arrives, from an address
 /// of somebody else. Returns the bytes that were landed.
 fn copy_all(world: &mut World, seen: &mut u64) -> usize {
-    let stranger = Station::Internet(([10, 9, 9, CLIENT as u8], 1_000).into());
+    let stranger = PeerAddress::Internet(([10, 9, 9, CLIENT as u8], 1_000).into());
     let mut flying: Vec<Flying> = world.air.iter().map(|flying| flying.0.clone()).collect();
     flying.retain(|flying| flying.order > *seen && flying.to == SERVER);
     flying.sort_by_key(|flying| flying.order);

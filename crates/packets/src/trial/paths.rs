@@ -50,7 +50,7 @@ impl Stream {
         let client = world.add(LARGE, ports.clone(), &mut arena);
         let server = world.add(LARGE, ports, &mut arena);
         let endpoint = &mut world.nodes[client].endpoint;
-        let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+        let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
         let conns: Vec<ConnId> = (0..8).map(|_| endpoint.connect(association).unwrap()).collect();
         for conn in conns.iter().cycle().take(512) {
             Stream::say(endpoint, *conn, &mut arena, is_strict);
@@ -60,7 +60,7 @@ impl Stream {
         let now = stream.world.now;
         let endpoint = &mut stream.world.nodes[client].endpoint;
         for lane in 1..lanes {
-            let to = World::station(server, lane);
+            let to = World::peer_address(server, lane);
             assert!(endpoint.add_path(now, association, (lane, to), true));
         }
         stream.run(45 * MILLI);
@@ -161,13 +161,13 @@ fn quiet(ports: &[Port; 2], further: usize) -> (Stream, ConnId) {
         world.add(LARGE, ports.to_vec(), &mut arena);
     }
     let endpoint = &mut world.nodes[0].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
+    let association = endpoint.dial(world.now, 0, World::peer_address(1, 0)).unwrap();
     let conn = endpoint.connect(association).unwrap();
     let mut stream = Stream { world, arena, delivered: 0, is_strict: true };
     stream.run(5 * MILLI);
     let now = stream.world.now;
     let endpoint = &mut stream.world.nodes[0].endpoint;
-    assert!(endpoint.add_path(now, association, (1, World::station(further, 1)), true));
+    assert!(endpoint.add_path(now, association, (1, World::peer_address(further, 1)), true));
     stream.run(5 * MILLI);
     (stream, conn)
 }
@@ -308,7 +308,7 @@ fn a_path_that_swallows_large_packets_carries_small_ones() {
     let mut talks = Talks::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[0].endpoint;
-    let association = endpoint.dial(now, 0, World::station(1, 0)).unwrap();
+    let association = endpoint.dial(now, 0, World::peer_address(1, 0)).unwrap();
     assert!(talks.start(endpoint, 0, association, &mut arena));
     world.run(now + 1_000 * MILLI, |endpoint, node, event| {
         talks.follow(endpoint, node, event, &mut arena);
@@ -346,7 +346,7 @@ impl Caller {
             world.add(LARGE, [Port { largest, ..Port::FAST }].into(), &mut arena);
         }
         let endpoint = &mut world.nodes[0].endpoint;
-        let association = endpoint.dial(world.now, 0, World::station(1, 0)).unwrap();
+        let association = endpoint.dial(world.now, 0, World::peer_address(1, 0)).unwrap();
         let conn = endpoint.connect(association).unwrap();
         Caller { world, arena, conn, delivered: 0, said: 0 }
     }

@@ -37,7 +37,7 @@ fn messages_and_answers_cross_a_perfect_network() {
     let mut talks = Talks::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(now, 0, World::station(server, 0)).unwrap();
+    let association = endpoint.dial(now, 0, World::peer_address(server, 0)).unwrap();
     for _ in 0..4 {
         assert!(talks.start(endpoint, client, association, &mut arena));
     }
@@ -61,7 +61,7 @@ fn acquainted(arena: &mut Arena) -> (World, Talks) {
     let mut talks = Talks::new(manner, 2);
     let now = world.now;
     let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(now, 0, World::station(server, 0)).unwrap();
+    let association = endpoint.dial(now, 0, World::peer_address(server, 0)).unwrap();
     assert!(talks.start(endpoint, client, association, arena));
     (world, talks)
 }

@@ -128,7 +128,7 @@ fn dial(server: Settings, client: Settings) -> Option<Down> {
     let client = world.add(client, [Port::FAST].into(), &mut arena);
     let server = world.add(server, [Port::FAST].into(), &mut arena);
     let endpoint = &mut world.nodes[client].endpoint;
-    endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     let (mut down, until) = (None, world.now + 500 * MILLI);
     world.run(until, |_, node, event| {
         if let Event::Down(_, why) = event {
@@ -164,7 +164,7 @@ fn a_talk_goes_on_while_keys_are_replaced() {
     let manner = Manner { messages: 200, ahead: 8, body_bytes_max: 6000, strict: 100, pauses: 0 };
     let mut talks = Talks::new(manner, 2);
     let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     for _ in 0..4 {
         assert!(talks.start(endpoint, client, association, &mut arena));
     }

@@ -13,7 +13,7 @@ use contract::{
 
 use super::perfect::SMALL;
 use crate::transport::{Packets, TransportSettings};
-use crate::{Arrived, LANES_MAX, Lane, Policy, Route, Settings, Station};
+use crate::{Arrived, LANES_MAX, Lane, PeerAddress, Policy, Route, Settings};
 
 /// The time that a packet takes, and the time between two turns, while there is a load.
 const STEP: Duration = Duration::from_micros(50);
@@ -23,24 +23,24 @@ const PORT: u16 = 7420;
 /// Frames of the client in flight: several packets for each card.
 const IN_FLIGHT: usize = 256;
 
-/// Returns the station of an end at its lane.
-fn station(end: u8, lane: u8) -> Station {
-    Station::Ethernet { mac: Mac([2, 0, 0, 0, end, lane]), port: PORT }
+/// Returns the address of an end at its lane.
+fn peer_address(end: u8, lane: u8) -> PeerAddress {
+    PeerAddress::Ethernet { mac: Mac([2, 0, 0, 0, end, lane]), port: PORT }
 }
 
 /// The packets in transit, and the segments.
 #[derive(Default)]
 struct Air {
     /// Each packet with its segment, sender and receiver.
-    flying: Vec<(u8, Station, Station, Vec<u8>)>,
+    flying: Vec<(u8, PeerAddress, PeerAddress, Vec<u8>)>,
     cut: Vec<u8>,
     /// Packets that were sent, by sender and receiver.
-    sent: Vec<(Station, Station)>,
+    sent: Vec<(PeerAddress, PeerAddress)>,
 }
 
 impl Air {
     /// Returns the number of packets between two addresses since the last reading of any count.
-    fn count(&self, from: Station, to: Station) -> usize {
+    fn count(&self, from: PeerAddress, to: PeerAddress) -> usize {
         self.sent.iter().filter(|route| **route == (from, to)).count()
     }
 }
@@ -49,15 +49,15 @@ impl Air {
 struct Card {
     air: Rc<RefCell<Air>>,
     segment: u8,
-    station: Station,
+    peer_address: PeerAddress,
     free: Vec<Buf>,
 }
 
 impl Lane for Card {
     fn poll(&mut self, _now: Instant, arrived: &mut Vec<Arrived>) -> Option<i32> {
         let mut air = self.air.borrow_mut();
-        let mine = |(segment, _, to, _): &mut (u8, Station, Station, Vec<u8>)| {
-            (*segment, *to) == (self.segment, self.station)
+        let mine = |(segment, _, to, _): &mut (u8, PeerAddress, PeerAddress, Vec<u8>)| {
+            (*segment, *to) == (self.segment, self.peer_address)
         };
         let landed: Vec<_> = air.flying.extract_if(.., mine).collect();
         for (_, from, _, packet) in landed {
@@ -85,26 +85,26 @@ impl Lane for Card {
         true
     }
 
-    fn put<'a>(&mut self, to: Station, _bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn put<'a>(&mut self, to: PeerAddress, _bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
         let packet: Vec<u8> = parts.flatten().copied().collect();
         self.part(to, &packet);
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         let mut air = self.air.borrow_mut();
-        air.sent.push((self.station, to));
+        air.sent.push((self.peer_address, to));
         if !air.cut.contains(&self.segment) {
-            air.flying.push((self.segment, self.station, to, packet.to_vec()));
+            air.flying.push((self.segment, self.peer_address, to, packet.to_vec()));
         }
     }
 
     fn kick(&mut self) {}
 
-    fn renew(&mut self, _to: Station) {}
+    fn renew(&mut self, _to: PeerAddress) {}
 
     fn has_work(&self) -> bool {
         let air = self.air.borrow();
-        air.flying.iter().any(|flying| (flying.0, flying.2) == (self.segment, self.station))
+        air.flying.iter().any(|flying| (flying.0, flying.2) == (self.segment, self.peer_address))
     }
 }
 
@@ -121,7 +121,7 @@ fn end(air: &Rc<RefCell<Air>>, end: u8, segments: &[u8]) -> Packets<Card> {
     let card = |(n, segment): (usize, &u8)| Card {
         air: air.clone(),
         segment: *segment,
-        station: station(end, n as u8),
+        peer_address: peer_address(end, n as u8),
         free: bufs(64, SMALL.packet_bytes),
     };
     let accepts = end == SERVER;
@@ -160,12 +160,12 @@ impl Segments {
     /// client's routes.
     fn new(client: &[u8], routes: &[Route], server: &[u8]) -> Segments {
         let air = Rc::<RefCell<Air>>::default();
-        let mut stations = [None; LANES_MAX];
-        let told = stations.iter_mut().zip(0..server.len() as u8);
-        told.for_each(|(place, lane)| *place = Some(station(SERVER, lane)));
+        let mut peer_addresses = [None; LANES_MAX];
+        let told = peer_addresses.iter_mut().zip(0..server.len() as u8);
+        told.for_each(|(place, lane)| *place = Some(peer_address(SERVER, lane)));
         let (mut client, mut server) = (end(&air, CLIENT, client), end(&air, SERVER, server));
         client.dial_by(routes);
-        server.tell(stations);
+        server.tell(peer_addresses);
         server.listen(Some(ListenerId(7)));
         let now = Instant::from_nanos(1_000_000_000);
         let (step, conn, received, closed) = (STEP, None, 0, Vec::new());
@@ -215,8 +215,9 @@ impl Segments {
         self.air.borrow_mut().sent.clear();
         self.run(over);
         let air = self.air.borrow();
-        let count =
-            |(lane, far): &(u8, u8)| air.count(station(CLIENT, *lane), station(SERVER, *far));
+        let count = |(lane, far): &(u8, u8)| {
+            air.count(peer_address(CLIENT, *lane), peer_address(SERVER, *far))
+        };
         routes.iter().map(count).collect()
     }
 
@@ -226,7 +227,7 @@ impl Segments {
 }
 
 fn route(lane: u8, to: u8) -> Route {
-    Route { lane, to: Some(station(SERVER, to)) }
+    Route { lane, to: Some(peer_address(SERVER, to)) }
 }
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -290,8 +291,8 @@ fn told_cards_are_searched_by_the_cards_that_have_no_server() {
         all.run(60_000 * MILLI);
         let air = all.air.borrow();
         let in_vain = air.sent.iter().filter(|(from, to)| {
-            let lane = (0..4u8).find(|lane| station(CLIENT, *lane) == *from);
-            let far = (0..4u8).find(|far| station(SERVER, *far) == *to);
+            let lane = (0..4u8).find(|lane| peer_address(CLIENT, *lane) == *from);
+            let far = (0..4u8).find(|far| peer_address(SERVER, *far) == *to);
             lane.is_some_and(|lane| far.is_some_and(|far| server[usize::from(far)] != lane))
         });
         assert_eq!(in_vain.count(), 0, "{server:?}");

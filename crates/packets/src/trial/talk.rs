@@ -170,7 +170,7 @@ impl Talks {
     ) {
         match event {
             Event::Up(association) => self.up.push((node, association)),
-            Event::Told(..) => {}
+            Event::AddressAnnounced(..) => {}
             Event::Down(association, why) => self.down.push((node, association, why)),
             Event::Opened { conn, .. } => {
                 let end = self.ends.entry((node, conn)).or_default();

@@ -9,11 +9,11 @@ use std::vec::Vec;
 use contract::{Buf, Instant};
 
 use super::chance::Chance;
-use crate::{Arrived, Endpoint, Event, Packet, Sealed, Settings, Station};
+use crate::{Arrived, Endpoint, Event, Packet, PeerAddress, Sealed, Settings};
 
 /// The chances of damage that the network does to a packet, in parts of 1000.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weather {
+pub(crate) struct Impairments {
     pub loss: u32,
     pub duplicate: u32,
     pub reorder: u32,
@@ -108,14 +108,14 @@ pub(crate) struct World {
     pub nodes: Vec<Node>,
     pub air: BinaryHeap<Reverse<Flying>>,
     pub chance: Chance,
-    pub weather: Weather,
+    pub impairments: Impairments,
     order: u64,
     chunk_bytes: usize,
     /// Every packet that was sent while `is_taped` was set, for tests that replay packets.
     pub tape: Vec<Flying>,
     pub is_taped: bool,
     pub steps: u64,
-    /// Number of bytes that were sent to stations where nobody is.
+    /// Number of bytes that were sent to addresses where nobody is.
     pub lost_bytes: usize,
 }
 
@@ -126,7 +126,7 @@ impl World {
             nodes: Vec::new(),
             air: BinaryHeap::new(),
             chance: Chance(seed),
-            weather: Weather::default(),
+            impairments: Impairments::default(),
             order: 0,
             chunk_bytes: 0,
             tape: Vec::new(),
@@ -156,15 +156,15 @@ impl World {
         self.nodes.len() - 1
     }
 
-    /// Returns the station of a node on a lane.
-    pub(crate) fn station(node: usize, lane: u8) -> Station {
-        Station::Internet(core::net::SocketAddr::from(([10, 0, lane, node as u8], UDP)))
+    /// Returns the address of a node on a lane.
+    pub(crate) fn peer_address(node: usize, lane: u8) -> PeerAddress {
+        PeerAddress::Internet(core::net::SocketAddr::from(([10, 0, lane, node as u8], UDP)))
     }
 
-    fn node_of(station: &Station) -> usize {
-        match station {
-            Station::Internet(core::net::SocketAddr::V4(v4)) => v4.ip().octets()[3].into(),
-            _ => panic!("a station of this world"),
+    fn node_of(peer_address: &PeerAddress) -> usize {
+        match peer_address {
+            PeerAddress::Internet(core::net::SocketAddr::V4(v4)) => v4.ip().octets()[3].into(),
+            _ => panic!("a peer_address of this world"),
         }
     }
 
@@ -207,23 +207,23 @@ impl World {
             }
             let bytes = this.endpoint.slices(&this.packet).collect::<Vec<_>>().concat();
             assert_eq!(bytes.len(), this.packet.len());
-            let (lane, station) = (this.packet.lane, this.packet.to);
+            let (lane, peer_address) = (this.packet.lane, this.packet.to);
             if let Some(lent) = this.packet.lent() {
                 this.endpoint.gone(lent);
             }
-            let to = World::node_of(&station);
+            let to = World::node_of(&peer_address);
             // Behind a translator nobody has a port that it has forgotten.
-            match station == self.outside(to, lane) {
+            match peer_address == self.outside(to, lane) {
                 true => self.send(node, to, lane, bytes),
                 false => self.lost_bytes += bytes.len(),
             }
         }
     }
 
-    /// Sends a packet to the port of a node. The simulated network (its weather) may lose, repeat,
+    /// Sends a packet to the port of a node. The simulated network (its impairments) may lose, repeat,
     /// delay or damage the packet.
     pub(crate) fn send(&mut self, from: usize, to: usize, lane: u8, mut bytes: Vec<u8>) {
-        let Weather { loss, duplicate, reorder, corrupt, truncate } = self.weather;
+        let Impairments { loss, duplicate, reorder, corrupt, truncate } = self.impairments;
         if self.chance.per_mille(loss) {
             return;
         }
@@ -260,17 +260,17 @@ impl World {
         self.land_from(flying, from);
     }
 
-    /// Returns the station by which others know a node on a lane.
-    fn outside(&self, node: usize, lane: u8) -> Station {
-        let Station::Internet(mut address) = World::station(node, lane) else {
-            panic!("a station of this world")
+    /// Returns the address by which others know a node on a lane.
+    fn outside(&self, node: usize, lane: u8) -> PeerAddress {
+        let PeerAddress::Internet(mut address) = World::peer_address(node, lane) else {
+            panic!("a peer_address of this world")
         };
         address.set_port(self.nodes[node].udp);
-        Station::Internet(address)
+        PeerAddress::Internet(address)
     }
 
-    /// Delivers a packet to its node, as if it came from the station `from`.
-    pub(crate) fn land_from(&mut self, flying: Flying, from: Station) {
+    /// Delivers a packet to its node, as if it came from the address `from`.
+    pub(crate) fn land_from(&mut self, flying: Flying, from: PeerAddress) {
         let node = &mut self.nodes[flying.to];
         let Some(mut buf) = node.free.pop() else { return };
         buf.prefix_mut(flying.bytes.len()).copy_from_slice(&flying.bytes);

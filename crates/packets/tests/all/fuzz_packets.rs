@@ -7,7 +7,7 @@ use nearflash_packets::{Counters, Settings};
 use wire::packets::{PacketHead, RecordHead, RecordKind};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::pair::{Arena, Pair, SMALL, sealed, station};
+use crate::pair::{Arena, Pair, SMALL, peer_address, sealed};
 use crate::rounds::rounds;
 
 /// The number of rounds if the environment sets no time.
@@ -140,7 +140,7 @@ fn round(seed: u64, arena: &mut Arena) -> Counters {
             for _ in 0..chance.below(4) {
                 if pair.fetch(end) {
                     let wire = pair.wire.clone();
-                    pair.hand(1 - end, station(end), &wire, arena);
+                    pair.hand(1 - end, peer_address(end), &wire, arena);
                     if end != victim {
                         tape.push(wire);
                     }
@@ -149,7 +149,7 @@ fn round(seed: u64, arena: &mut Arena) -> Counters {
         }
         if !tape.is_empty() {
             let packet = attack(&mut chance, &tape);
-            let from = station([1 - victim, 7][usize::from(chance.below(6) == 0)]);
+            let from = peer_address([1 - victim, 7][usize::from(chance.below(6) == 0)]);
             pair.hand(victim, from, &packet, arena);
         }
         pair.now = pair.now + Duration::from_micros([10, 100, 3_000][chance.below(3)]);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use nearflash_packets::{Counters, Event, Settings, Station};
+use nearflash_packets::{Counters, Event, PeerAddress, Settings};
 use wire::packets::{
     AcceptBody, HELLO_BYTES, PacketHead, PacketHelloBody, PacketKind, RecordHead, RecordKind,
     RetryBody, VERSION,
@@ -11,7 +11,7 @@ use wire::packets::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::fuzz_packets::seal;
-use crate::pair::{Arena, Pair, SMALL, station};
+use crate::pair::{Arena, Pair, SMALL, peer_address};
 
 fn no_token() -> RetryBody {
     RetryBody::new_zeroed()
@@ -33,7 +33,7 @@ fn packet(kind: PacketKind, to: (u32, u64), body: &[u8], bytes: usize) -> Vec<u8
 /// answer.
 fn hello(
     pair: &mut Pair,
-    from: Station,
+    from: PeerAddress,
     (place, cookie): (u32, u64),
     token: RetryBody,
     arena: &mut Arena,
@@ -57,7 +57,7 @@ fn hello(
 /// of the second answer; `None` if there is none.
 fn greet(
     pair: &mut Pair,
-    from: Station,
+    from: PeerAddress,
     me: (u32, u64),
     arena: &mut Arena,
 ) -> Option<(PacketKind, Vec<u8>)> {
@@ -67,8 +67,8 @@ fn greet(
     hello(pair, from, me, token, arena)
 }
 
-fn at(host: u8, port: u16) -> Station {
-    Station::Internet(SocketAddr::from(([10, 1, 0, host], port)))
+fn at(host: u8, port: u16) -> PeerAddress {
+    PeerAddress::Internet(SocketAddr::from(([10, 1, 0, host], port)))
 }
 
 /// Checks that a packet that went astray to another worker gets no answer, since a reset would end
@@ -95,17 +95,17 @@ fn a_hello_or_an_accept_without_a_cookie_is_dropped() {
     let mut arena = Arena::default();
     let mut pair = Pair::new(&SMALL, &mut arena);
     assert_eq!(greet(&mut pair, at(1, 1), (7, 0), &mut arena), None);
-    let second = pair.ends[0].dial(pair.now, 0, station(1)).unwrap();
+    let second = pair.ends[0].dial(pair.now, 0, peer_address(1)).unwrap();
     assert!(pair.fetch(0), "its hello");
     let (hello, _) = PacketHelloBody::read_from_prefix(&pair.wire[40..]).unwrap();
     let me = (hello.association.get(), hello.cookie.get());
     let accept = AcceptBody::new_zeroed();
     let accept = packet(PacketKind::ACCEPT, me, accept.as_bytes(), 0);
-    pair.hand(0, station(1), &accept, &mut arena);
+    pair.hand(0, peer_address(1), &accept, &mut arena);
     assert_eq!(pair.ends[0].counters().unknown, 1);
     // The association comes up when the server answers.
     let hello = pair.wire.clone();
-    pair.hand(1, station(0), &hello, &mut arena);
+    pair.hand(1, peer_address(0), &hello, &mut arena);
     pair.settle(&mut arena);
     assert!(pair.ends[0].connect(second).is_some());
 }
@@ -173,7 +173,7 @@ impl Liar {
         pair.send(0, conn, 10, arena);
         assert!(pair.fetch(0));
         let wire = pair.wire.clone();
-        pair.hand(1, station(0), &wire, arena);
+        pair.hand(1, peer_address(0), &wire, arena);
         Liar(PacketHead::read_from_prefix(&wire).unwrap().0)
     }
 
@@ -184,7 +184,7 @@ impl Liar {
         (record.message, record.offset) = (message.into(), u32::from(name).into());
         let mut packet = [self.0.as_bytes(), record.as_bytes()].concat();
         seal(&mut packet);
-        pair.hand(1, station(0), &packet, to);
+        pair.hand(1, peer_address(0), &packet, to);
     }
 }
 

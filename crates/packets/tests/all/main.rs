@@ -3,7 +3,7 @@
 
 mod allocations;
 mod fuzz_packets;
-mod fuzz_stations;
+mod fuzz_peer_addresses;
 mod liars;
 mod pair;
 // The protocols' fuzz tests count their rounds in the same way.

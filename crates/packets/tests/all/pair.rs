@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::{Buf, ConnId, Frame, FrameHead, Instant};
 use nearflash_packets::{
-    Arrived, AssociationId, Endpoint, Event, Packet, PacketKey, Sealed, Settings, Station,
+    Arrived, AssociationId, Endpoint, Event, Packet, PacketKey, PeerAddress, Sealed, Settings,
 };
 
 /// The settings of an endpoint with small tables, so that they run full.
@@ -67,8 +67,8 @@ pub(crate) struct Pair {
     pub messages: u64,
 }
 
-pub(crate) fn station(end: usize) -> Station {
-    Station::Internet(SocketAddr::from(([10, 0, 0, end as u8], 7420)))
+pub(crate) fn peer_address(end: usize) -> PeerAddress {
+    PeerAddress::Internet(SocketAddr::from(([10, 0, 0, end as u8], 7420)))
 }
 
 impl Pair {
@@ -84,7 +84,7 @@ impl Pair {
         let server = Settings { secret: [2; 32], sealed: sealeds.1, ..settings.clone() };
         let mut ends = [Endpoint::new(client), Endpoint::new(server)];
         let now = Instant::from_nanos(1_000_000_000);
-        let association = ends[0].dial(now, 0, station(1)).unwrap();
+        let association = ends[0].dial(now, 0, peer_address(1)).unwrap();
         let conn = ends[0].connect(association).unwrap();
         let mut pair = Pair {
             now,
@@ -123,8 +123,8 @@ impl Pair {
         true
     }
 
-    /// Hands the bytes of a packet to an end, as if they came from a station.
-    pub(crate) fn hand(&mut self, end: usize, from: Station, bytes: &[u8], arena: &mut Arena) {
+    /// Hands the bytes of a packet to an end, as if they came from an address.
+    pub(crate) fn hand(&mut self, end: usize, from: PeerAddress, bytes: &[u8], arena: &mut Arena) {
         let mut buf = arena.take();
         buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         let bytes = bytes.len();
@@ -165,7 +165,7 @@ impl Pair {
                 if self.fetch(end) {
                     is_quiet = false;
                     let wire = std::mem::take(&mut self.wire);
-                    self.hand(1 - end, station(end), &wire, arena);
+                    self.hand(1 - end, peer_address(end), &wire, arena);
                     self.wire = wire;
                 }
             }

@@ -13,7 +13,7 @@ use contract::{
 };
 use nearflash_packets::batch::{Batch, DELAY_MAX};
 use nearflash_packets::{
-    Arrived, Lane, PacketKey, Packets, Sealed, Settings, Station, TransportSettings,
+    Arrived, Lane, PacketKey, Packets, PeerAddress, Sealed, Settings, TransportSettings,
 };
 
 const BODY_BYTES: usize = 9000;
@@ -74,8 +74,8 @@ struct End {
     renewals: usize,
 }
 
-fn station(end: usize) -> Station {
-    Station::Internet(SocketAddr::from(([10, 0, 0, end as u8], 7420)))
+fn peer_address(end: usize) -> PeerAddress {
+    PeerAddress::Internet(SocketAddr::from(([10, 0, 0, end as u8], 7420)))
 }
 
 impl Lane for End {
@@ -88,7 +88,7 @@ impl Lane for End {
             let (_, bytes) = flying.remove(0);
             let mut buf = self.bufs.pop().expect("there is one");
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
-            let (lane, from, at, is_marked) = (0, station(1 - self.me), 0, false);
+            let (lane, from, at, is_marked) = (0, peer_address(1 - self.me), 0, false);
             arrived.push(Arrived {
                 lane,
                 from,
@@ -110,22 +110,22 @@ impl Lane for End {
         true
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
-        assert_eq!(to, station(1 - self.me));
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        assert_eq!(to, peer_address(1 - self.me));
         let packet: Vec<u8> = parts.flatten().copied().collect();
         assert_eq!(packet.len(), bytes);
         self.air.borrow_mut().carry(1 - self.me, packet);
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         self.air.borrow_mut().parted.push(packet.to_vec());
         self.put(to, packet.len(), [packet].into_iter());
     }
 
     fn kick(&mut self) {}
 
-    fn renew(&mut self, to: Station) {
-        assert_eq!(to, station(1 - self.me));
+    fn renew(&mut self, to: PeerAddress) {
+        assert_eq!(to, peer_address(1 - self.me));
         self.renewals += 1;
     }
 
@@ -171,7 +171,7 @@ fn ends_with(keys: [Option<u8>; 2]) -> (Rc<RefCell<Air>>, [Packets<End>; 2], Ins
     let air = Rc::new(RefCell::new(air));
     let mut ends = [transport(&air, 0, keys[0]), transport(&air, 1, keys[1])];
     ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(&[station(0)]);
+    ends[1].dial_to(&[peer_address(0)]);
     (air, ends, now)
 }
 
@@ -245,7 +245,7 @@ fn run(seed: u64, evil: u64, key: Option<u8>) {
     seen.iter_mut().for_each(|seen| seen.bodies = bufs(64, BODY_BYTES));
     let mut chance = Chance(seed ^ 0x5eed);
     ends[0].listen(Some(ListenerId(1)));
-    ends[1].dial_to(&[station(0)]);
+    ends[1].dial_to(&[peer_address(0)]);
     let conns: Vec<ConnId> = (0..CONNECTIONS).map(|_| ends[1].dial(now)).collect();
     let mut left: VecDeque<(usize, usize)> = VecDeque::new();
     let mut has_begun = false;
@@ -312,7 +312,7 @@ fn a_dial_to_nobody_ends() {
         Air { chance: Chance(1), evil: 0, now, in_flight: Default::default(), parted: vec![] };
     let air = Rc::new(RefCell::new(air));
     let mut end = transport(&air, 1, None);
-    end.dial_to(&[station(0)]);
+    end.dial_to(&[peer_address(0)]);
     let conn = end.dial(now);
     let mut events = Vec::new();
     for ms in 0..6_000 {
@@ -338,7 +338,7 @@ fn a_full_server_refuses() {
     assert!(matches!(events[..], [NetEvent::Opened { .. }]), "{events:?}");
     // Another client at the place of the first, whose association the server still has.
     ends[1] = transport_of(&air, 1, Settings { secret: [3; 32], ..Settings::CLIENT });
-    ends[1].dial_to(&[station(0)]);
+    ends[1].dial_to(&[peer_address(0)]);
     let conn = ends[1].dial(air.borrow().now);
     let (_, events) = turns(&air, &mut ends, 40);
     let [NetEvent::Closed { conn: ended, reason: CloseReason::Unreachable(111) }] = events[..]

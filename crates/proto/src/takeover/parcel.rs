@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use contract::{
-    Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
-    ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Sight, Status,
+    Command, Instant, ListenerId, Member, NamespaceId, NamespaceView, Parcel, ParcelGrant,
+    ParcelPlace, ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Status,
     TenantId, Ticket,
 };
 
@@ -125,7 +125,7 @@ pub fn decode(
     }
     let paused_age = input.u64()?;
     let (peer, listener) = (take_peer(input)?, ListenerId::new(input.u16()?, 0));
-    let (sight, session) = (take_sight(input)?, input.string()?.to_vec());
+    let (view, session) = (take_view(input)?, input.string()?.to_vec());
     let grant = take_grant(input, &names)?;
     let entered = take_member(input, &names)?.map(|known| known.ok_or(Unfit::Value("tenant")));
     let entered = entered.transpose()?;
@@ -157,7 +157,7 @@ pub fn decode(
         ticket,
         peer,
         listener,
-        sight,
+        view,
         session,
         grant,
         entered,
@@ -215,31 +215,31 @@ fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit>
         Peer::Ethernet { .. } => return Err(Unfit::Value("peer")),
     }
     to.put(parcel.listener.place().to_le_bytes());
-    put_sight(to, &parcel.sight)?;
+    put_view(to, &parcel.view)?;
     to.string(&parcel.session)
 }
 
-fn put_sight(to: &mut Writer, sight: &Sight) -> Result<(), Unfit> {
-    to.put(sight.namespace.0.to_le_bytes());
-    to.put(sight.removals.to_le_bytes());
-    to.put(sight.admitted.to_le_bytes());
-    to.flag(sight.follows);
-    to.count(sight.learned().len())?;
-    for (number, removed) in sight.learned() {
+fn put_view(to: &mut Writer, view: &NamespaceView) -> Result<(), Unfit> {
+    to.put(view.namespace.0.to_le_bytes());
+    to.put(view.removals.to_le_bytes());
+    to.put(view.admitted.to_le_bytes());
+    to.flag(view.follows);
+    to.count(view.learned().len())?;
+    for (number, removed) in view.learned() {
         to.put(number.0.to_le_bytes());
         to.put(removed.to_le_bytes());
     }
     Ok(())
 }
 
-fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
-    let mut sight = Sight::new(NamespaceId(input.u16()?), input.u64()?);
-    sight.admitted = input.u64()?;
-    sight.follows = input.flag("sight")?;
+fn take_view(input: &mut Reader<'_>) -> Result<NamespaceView, Unfit> {
+    let mut view = NamespaceView::new(NamespaceId(input.u16()?), input.u64()?);
+    view.admitted = input.u64()?;
+    view.follows = input.flag("view")?;
     for _ in 0..input.count(2 + 8)? {
-        sight.learn(NamespaceId(input.u16()?), input.u64()?);
+        view.learn(NamespaceId(input.u16()?), input.u64()?);
     }
-    Ok(sight)
+    Ok(view)
 }
 
 fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::support::{self, rounds};
 use contract::{
-    Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
-    ParcelRequest, Payload, Peer, Range, Request, Rights, Sight, Status, TenantId, Ticket,
+    Command, Instant, ListenerId, Member, NamespaceId, NamespaceView, Parcel, ParcelGrant,
+    ParcelPlace, ParcelRequest, Payload, Peer, Range, Request, Rights, Status, TenantId, Ticket,
 };
 use nearflash_proto::takeover::{Head, Unfit, decode, encode};
 
@@ -103,13 +103,13 @@ impl Chance {
         self.happens().then(|| Member { tenant: self.tenant(), epoch: 0 })
     }
 
-    fn sight(&mut self) -> Sight {
-        let mut sight = Sight::new(NamespaceId(self.word() as u16), self.word() >> 1);
-        (sight.admitted, sight.follows) = (self.word(), self.happens());
+    fn view(&mut self) -> NamespaceView {
+        let mut view = NamespaceView::new(NamespaceId(self.word() as u16), self.word() >> 1);
+        (view.admitted, view.follows) = (self.word(), self.happens());
         for _ in 0..self.below(3) {
-            sight.learn(NamespaceId(self.word() as u16), self.word());
+            view.learn(NamespaceId(self.word() as u16), self.word());
         }
-        sight
+        view
     }
 
     fn parcel(&mut self) -> Parcel {
@@ -147,7 +147,7 @@ impl Chance {
             ticket: Ticket(0),
             peer: self.peer(),
             listener: ListenerId::new(self.word() as u16, 0),
-            sight: self.sight(),
+            view: self.view(),
             session: self.bytes(60),
             grant: self.happens().then_some(grant),
             entered: self.member(),

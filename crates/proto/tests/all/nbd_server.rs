@@ -289,7 +289,7 @@ fn sixteen_requests_are_cut_at_a_time() {
 
 /// A request of a random conversation.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
+struct Planned {
     command: CommandKind,
     flags: u16,
     offset: u64,
@@ -297,7 +297,7 @@ struct Wish {
     fill: u8,
 }
 
-fn wishes(chance: &mut Chance, blocks: usize) -> Vec<Wish> {
+fn planned(chance: &mut Chance, blocks: usize) -> Vec<Planned> {
     let commands = [
         CommandKind::READ,
         CommandKind::READ,
@@ -320,7 +320,7 @@ fn wishes(chance: &mut Chance, blocks: usize) -> Vec<Wish> {
             _ => (first as u64 * 512, length as u32 * 512),
         };
         let flags = if is_zeroes { command_flag::NO_HOLE } else { 0 };
-        Wish { command, flags, offset, bytes, fill: 1 + chance.below(255) as u8 }
+        Planned { command, flags, offset, bytes, fill: 1 + chance.below(255) as u8 }
     };
     (0..count).map(|_| wish(chance)).collect()
 }
@@ -332,12 +332,12 @@ fn conversations_end_as_they_would_one_by_one() {
     const BLOCKS: usize = 5 * 2048 + 7;
     for seed in 0..40 {
         let mut chance = Chance(seed);
-        let wishes = wishes(&mut chance, BLOCKS);
+        let planned = planned(&mut chance, BLOCKS);
         let structured = chance.flip();
         let mut rig = chosen(BLOCKS, structured);
         rig.moves = chance.flip();
         let mut model = vec![0; BLOCKS * 512];
-        for (cookie, wish) in (0..).zip(&wishes) {
+        for (cookie, wish) in (0..).zip(&planned) {
             let mut bytes = request(wish.command, wish.flags, cookie, wish.offset, wish.bytes);
             let place = wish.offset as usize..wish.offset as usize + wish.bytes as usize;
             if wish.command == CommandKind::WRITE {
@@ -376,11 +376,11 @@ fn requests_without_waiting_are_all_answered() {
     for seed in 0..40 {
         let mut chance = Chance(seed);
         let structured = chance.flip();
-        let wishes = wishes(&mut chance, BLOCKS);
+        let planned = planned(&mut chance, BLOCKS);
         let mut rig = chosen(BLOCKS, structured);
         rig.moves = chance.flip();
         let (mut stream, mut reads) = (Vec::new(), BTreeMap::new());
-        for (cookie, wish) in (0..).zip(&wishes) {
+        for (cookie, wish) in (0..).zip(&planned) {
             stream.extend(request(wish.command, wish.flags, cookie, wish.offset, wish.bytes));
             match wish.command {
                 CommandKind::WRITE => stream.resize(stream.len() + wish.bytes as usize, wish.fill),
@@ -396,7 +396,7 @@ fn requests_without_waiting_are_all_answered() {
         }
         while rig.answer(chance.flip()) {}
         let all = answers(&rig.output, &reads);
-        assert_eq!(all.len(), wishes.len(), "seed {seed}");
+        assert_eq!(all.len(), planned.len(), "seed {seed}");
         for (cookie, answer) in &all {
             assert!(answer.is_done && answer.error == 0, "seed {seed}: {cookie}");
             let length = reads.get(cookie).map_or(0, |(_, bytes)| *bytes as usize);

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Plan, Sighting, Step};
+use super::{Plan, Step, StepReading};
 use crate::search::{Bracket, insert_by};
 use crate::units::TOKEN;
 
@@ -49,7 +49,7 @@ pub struct Point {
     /// The probes that were offered.
     pub step: Step,
     /// The load and the tail that were measured.
-    pub sighting: Sighting,
+    pub reading: StepReading,
     /// `true` if the step was ended early, because the tail was too long.
     pub is_cut: bool,
 }
@@ -122,12 +122,12 @@ impl Curve {
 
     /// Returns the tokens per second of a load by the model under test, with reads at their price
     /// in a mix.
-    pub(super) fn tokens(&self, sighting: &Sighting) -> f64 {
-        sighting.reads + self.write_cost * sighting.writes
+    pub(super) fn tokens(&self, reading: &StepReading) -> f64 {
+        reading.reads + self.write_cost * reading.writes
     }
 
     fn is_high(&self, point: &Point) -> bool {
-        point.sighting.p95_us > self.ceiling_us
+        point.reading.p95_us > self.ceiling_us
     }
 
     pub(super) fn next_step(&self, plan: &Plan) -> Option<Step> {
@@ -144,8 +144,7 @@ impl Curve {
             self.points.iter().filter(|point| point.step.iops < most).collect();
         lows.sort_by(by_offer);
         let low = lows.last()?;
-        if low.sighting.p95_us >= ENOUGH * self.ceiling_us
-            || bracket(low.step.iops).is_within(CLOSE)
+        if low.reading.p95_us >= ENOUGH * self.ceiling_us || bracket(low.step.iops).is_within(CLOSE)
         {
             return None;
         }
@@ -153,7 +152,7 @@ impl Curve {
             (None, _) if self.is_capped => return None,
             (None, [_]) => {
                 let spare = plan.model.rate_max() as f64 / f64::from(TOKEN);
-                let spare = (spare - self.tokens(&alone.sighting)).max(0.05 * spare);
+                let spare = (spare - self.tokens(&alone.reading)).max(0.05 * spare);
                 FIRST * self.headroom(alone) * spare / self.probe_cost
             }
             (None, [.., before, low]) => self.farther(before, low),
@@ -170,7 +169,7 @@ impl Curve {
     fn farther(&self, before: &Point, low: &Point) -> f64 {
         let inverse = |us: f64| 1.0 / us.max(1e-3);
         let iops = low.step.iops;
-        let (from, to) = (before.sighting.p95_us, low.sighting.p95_us);
+        let (from, to) = (before.reading.p95_us, low.reading.p95_us);
         let fall = (inverse(from) - inverse(to)) / (iops - before.step.iops);
         let target = to + APPROACH * (self.ceiling_us - to);
         let more = match fall > 0.0 {
@@ -183,34 +182,34 @@ impl Curve {
 
     /// Returns the distance of a point's tail below the ceiling, as a share of the ceiling.
     fn headroom(&self, point: &Point) -> f64 {
-        (1.0 - point.sighting.p95_us / self.ceiling_us).clamp(0.0, 1.0)
+        (1.0 - point.reading.p95_us / self.ceiling_us).clamp(0.0, 1.0)
     }
 
     fn step(&self, plan: &Plan, iops: f64) -> Step {
-        let of_tenants = self.alone().map_or(0.0, |alone| alone.sighting.reads);
+        let of_tenants = self.alone().map_or(0.0, |alone| alone.reading.reads);
         let reads = of_tenants + iops * f64::from(self.read_percent) / 100.0;
         let (least, most) = plan.step;
         let wanted = Duration::from_secs_f64((plan.reads / reads.max(1.0)).min(3_600.0));
         Step { read_percent: self.read_percent, iops, length: wanted.clamp(least, most) }
     }
 
-    pub(super) fn take(&mut self, plan: &Plan, step: Step, sighting: Sighting, is_cut: bool) {
-        let tokens = self.tokens(&sighting);
+    pub(super) fn take(&mut self, plan: &Plan, step: Step, reading: StepReading, is_cut: bool) {
+        let tokens = self.tokens(&reading);
         if let Some(alone) = self.alone() {
-            let brought = tokens - self.tokens(&alone.sighting);
-            let is_high = sighting.p95_us > self.ceiling_us;
+            let brought = tokens - self.tokens(&alone.reading);
+            let is_high = reading.p95_us > self.ceiling_us;
             self.is_capped |=
                 !is_cut && !is_high && brought < GOT_MIN * step.iops * self.probe_cost;
         }
-        let mut sighting = sighting;
+        let mut reading = reading;
         if is_cut {
             // It was looked at for a moment only, but it was too late in that.
             let bound = plan.bound_us.map_or(self.ceiling_us, f64::from);
-            sighting.p95_us = sighting.p95_us.max(bound);
+            reading.p95_us = reading.p95_us.max(bound);
         }
         let mut points = core::mem::take(&mut self.points);
-        let point = Point { step, sighting, is_cut };
-        insert_by(&mut points, point, |point| self.tokens(&point.sighting));
+        let point = Point { step, reading, is_cut };
+        insert_by(&mut points, point, |point| self.tokens(&point.reading));
         self.points = points;
     }
 
@@ -220,12 +219,12 @@ impl Curve {
     /// no line falls through the points.
     pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
         let latency = f64::from(latency_us);
-        let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);
+        let reached = self.points.iter().map(|point| point.reading.p95_us).fold(0.0, f64::max);
         if reached < REACH * latency {
             return None;
         }
         let is_near = |point: &&Point| {
-            let share = point.sighting.p95_us / latency;
+            let share = point.reading.p95_us / latency;
             !point.is_cut && (REACH..=1.0 / REACH).contains(&share)
         };
         let near: Vec<&Point> = self.points.iter().filter(is_near).collect();
@@ -242,8 +241,8 @@ impl Curve {
     /// Returns the crossing by a line through points of the inverse tail, which falls about
     /// linearly with the load, as in a queue.
     fn line(&self, points: &[&Point], latency: f64) -> Option<Crossing> {
-        let of = |value: fn(&Sighting) -> f64| {
-            let pair = |point: &&Point| (self.tokens(&point.sighting), value(&point.sighting));
+        let of = |value: fn(&StepReading) -> f64| {
+            let pair = |point: &&Point| (self.tokens(&point.reading), value(&point.reading));
             Line::through(points.iter().map(pair))
         };
         let inverse = of(|seen| 1.0 / seen.p95_us.max(1e-3))?;
@@ -252,7 +251,7 @@ impl Curve {
         }
         let tokens = (1.0 / latency - inverse.at_zero) / inverse.slope;
         // Never far beyond what was seen.
-        let most = self.points.last().map_or(0.0, |point| self.tokens(&point.sighting));
+        let most = self.points.last().map_or(0.0, |point| self.tokens(&point.reading));
         let tokens = tokens.min(BEYOND * most);
         let at = |line: Line| (line.at_zero + line.slope * tokens).max(0.0);
         Some(Crossing { reads: at(of(|seen| seen.reads)?), writes: at(of(|seen| seen.writes)?) })
@@ -261,13 +260,13 @@ impl Curve {
     /// Returns the load at which the curve crosses a latency, between the last point below and the
     /// first point above it; `None` without such points.
     fn beside(&self, latency: f64) -> Option<Crossing> {
-        let above = self.points.iter().position(|point| point.sighting.p95_us > latency)?;
+        let above = self.points.iter().position(|point| point.reading.p95_us > latency)?;
         let (from, to) = (&self.points[above.checked_sub(1)?], &self.points[above]);
         let inverse = |us: f64| 1.0 / us.max(1e-3);
-        let (low, high) = (inverse(from.sighting.p95_us), inverse(to.sighting.p95_us));
+        let (low, high) = (inverse(from.reading.p95_us), inverse(to.reading.p95_us));
         let along = ((low - inverse(latency)) / (low - high)).clamp(0.0, 1.0);
-        let between = |of: fn(&Sighting) -> f64| {
-            let (from, to) = (of(&from.sighting), of(&to.sighting));
+        let between = |of: fn(&StepReading) -> f64| {
+            let (from, to) = (of(&from.reading), of(&to.reading));
             (from + along * (to - from)).max(0.0)
         };
         Some(Crossing { reads: between(|seen| seen.reads), writes: between(|seen| seen.writes) })

@@ -117,7 +117,7 @@ pub(super) fn find(plan: &Plan, curves: &[Curve], size: f64) -> Result<Findings,
     }
     let goals = plan.goals_us();
     if let Some(alone) = curves.iter().find(|curve| curve.is_hopeless()) {
-        let p95_us = alone.points().first().map_or(0.0, |point| point.sighting.p95_us);
+        let p95_us = alone.points().first().map_or(0.0, |point| point.reading.p95_us);
         return Err(Unfit::NoRoom { p95_us });
     }
     let (ratios, write_cost, off_max) = match plan.writes {
@@ -134,8 +134,8 @@ pub(super) fn find(plan: &Plan, curves: &[Curve], size: f64) -> Result<Findings,
 
 fn out_of_reach(curves: &[Curve]) -> Unfit {
     let last = |curve: &Curve| {
-        let sighting = curve.points().last()?.sighting;
-        Some((curve.tokens(&sighting), sighting.p95_us))
+        let reading = curve.points().last()?.reading;
+        Some((curve.tokens(&reading), reading.p95_us))
     };
     let (tokens, p95_us) = curves.iter().find_map(last).unwrap_or_default();
     Unfit::OutOfReach { tokens, p95_us }

@@ -16,7 +16,7 @@ mod plan;
 
 pub use curve::Curve;
 pub use findings::{Findings, Row, Unfit};
-pub use plan::{Plan, Sighting, Step};
+pub use plan::{Plan, Step, StepReading};
 
 use crate::search::Curves;
 
@@ -28,7 +28,7 @@ pub const READ_PERCENTS: [u8; 3] = [90, 75, 50];
 pub struct Recalibration {
     plan: Plan,
     curves: Curves<Curve>,
-    /// The largest [`Sighting::size`] so far.
+    /// The largest [`StepReading::size`] so far.
     size: f64,
 }
 
@@ -77,11 +77,11 @@ impl Recalibration {
 
     /// Takes the measurement of the last requested step. `is_cut` means that the step was ended
     /// early, because the tail was [too late](Recalibration::is_too_late).
-    pub fn take(&mut self, step: Step, sighting: Sighting, is_cut: bool) {
-        if step.iops > 0.0 && sighting.ended > 0 {
-            self.size = self.size.max(sighting.size);
+    pub fn take(&mut self, step: Step, reading: StepReading, is_cut: bool) {
+        if step.iops > 0.0 && reading.ended > 0 {
+            self.size = self.size.max(reading.size);
         }
-        self.curves.last_mut().take(&self.plan, step, sighting, is_cut);
+        self.curves.last_mut().take(&self.plan, step, reading, is_cut);
     }
 
     /// Returns the curves so far, reads alone first.

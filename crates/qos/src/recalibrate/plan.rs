@@ -63,7 +63,7 @@ pub struct Step {
 
 /// The load and the tail of the device during a step, of tenants and probes together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sighting {
+pub struct StepReading {
     /// Rate of reads, in requests per second.
     pub reads: f64,
     /// Rate of writes, in requests per second.
@@ -76,11 +76,11 @@ pub struct Sighting {
     pub size: f64,
 }
 
-impl Sighting {
+impl StepReading {
     /// Sums up a window of this length, in which a 4 KiB write was priced at `write` units.
-    pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> Sighting {
+    pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> StepReading {
         let seconds = length.as_secs_f64().max(1e-9);
-        Sighting {
+        StepReading {
             reads: since.reads as f64 / seconds,
             writes: since.writes as f64 / seconds,
             p95_us: since.tail_nanos(950) as f64 / 1e3,

@@ -38,7 +38,7 @@ impl Formula {
         self.knee * (1.0 - 90.0 / p95_us) / weight
     }
 
-    fn see(&mut self, plan: &Plan, step: &Step) -> Sighting {
+    fn see(&mut self, plan: &Plan, step: &Step) -> StepReading {
         let model_write = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
         let share = f64::from(step.read_percent) / 100.0;
         let (reads, writes) = self.tenants;
@@ -50,15 +50,15 @@ impl Formula {
         self.steps += 1;
         let p95_us = self.p95_us(reads, writes);
         self.p95_us_max = self.p95_us_max.max(p95_us);
-        Sighting { reads, writes, p95_us, ended: 20_000, size: 1.0 }
+        StepReading { reads, writes, p95_us, ended: 20_000, size: 1.0 }
     }
 
     fn measure(&mut self, plan: Plan) -> Recalibration {
         let mut recalibration = Recalibration::new(plan);
         while let Some(step) = recalibration.next_step() {
-            let sighting = self.see(recalibration.plan(), &step);
-            let is_cut = recalibration.is_too_late(sighting.p95_us);
-            recalibration.take(step, sighting, is_cut);
+            let reading = self.see(recalibration.plan(), &step);
+            let is_cut = recalibration.is_too_late(reading.p95_us);
+            recalibration.take(step, reading, is_cut);
             assert!(self.steps <= 4 * 19, "it does not end");
             assert!((0.0..=1.0).contains(&recalibration.progress()));
         }
@@ -128,9 +128,9 @@ fn a_stricter_promise_that_comes_meanwhile_bounds_all_that_follows() {
     let mut recalibration = Recalibration::new(plan(Some(2_000), true));
     let mut steps = 0;
     while let Some(step) = recalibration.next_step() {
-        let sighting = device.see(recalibration.plan(), &step);
-        let is_cut = recalibration.is_too_late(sighting.p95_us);
-        recalibration.take(step, sighting, is_cut);
+        let reading = device.see(recalibration.plan(), &step);
+        let is_cut = recalibration.is_too_late(reading.p95_us);
+        recalibration.take(step, reading, is_cut);
         steps += 1;
         if steps == 4 {
             recalibration.tighten(Some(500));
@@ -161,9 +161,9 @@ fn what_cannot_be_measured_is_refused_with_its_reason() {
     near(tokens, 420e3, 0.05);
     let mut large = Recalibration::new(plan(Some(500), false));
     while let Some(step) = large.next_step() {
-        let sighting =
-            Sighting { size: 3.0, ..Formula::aged((50e3, 0.0)).see(large.plan(), &step) };
-        large.take(step, sighting, false);
+        let reading =
+            StepReading { size: 3.0, ..Formula::aged((50e3, 0.0)).see(large.plan(), &step) };
+        large.take(step, reading, false);
     }
     assert_eq!(large.findings().unwrap_err(), Unfit::LargeRequests);
 }
@@ -175,8 +175,8 @@ fn curves_that_do_not_fall_together_are_refused() {
     while let Some(step) = recalibration.next_step() {
         // A device that is far too slow for one mix.
         device.knee = if step.read_percent == 75 { 150e3 } else { 500e3 };
-        let sighting = device.see(recalibration.plan(), &step);
-        recalibration.take(step, sighting, false);
+        let reading = device.see(recalibration.plan(), &step);
+        recalibration.take(step, reading, false);
     }
     let unfit = recalibration.findings().unwrap_err();
     assert!(matches!(unfit, Unfit::Misfit(_)), "{unfit}");

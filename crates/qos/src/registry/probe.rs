@@ -13,7 +13,7 @@ use crate::cost_model::CostModel;
 use crate::delays::{Delays, Seen};
 use crate::depth::DepthBound;
 use crate::device_model::DeviceModel;
-use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, Sight};
+use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, DriftWatch, WindowReading};
 use crate::waits::Waits;
 
 /// The measurements for the online correction and for the limit of the queue depth.
@@ -152,14 +152,14 @@ impl Probe {
             Some(begun) if now.since(begun) >= DRIFT_WINDOW => {
                 let since = watch.seen.look(view.delays);
                 let Adjustment { rate_permille, write_permille } = view.adjustment;
-                let sight = Sight {
+                let reading = WindowReading {
                     since: &since,
                     length: now.since(begun),
                     waited: watch.waited,
                     write: view.cost.write(),
                     corrected: f64::from(rate_permille) / f64::from(write_permille),
                 };
-                watch.judge.end(view.model, sight, now);
+                watch.judge.end(view.model, reading, now);
                 watch.open_since = None;
             }
             _ => {}

@@ -8,7 +8,7 @@ use contract::{Instant, Promise, TenantId};
 use control::{Origin, Standing, State, WINDOW};
 use dataplane::Chosen;
 use io::{EpollSockets, Sockets, Waits};
-use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
+use qos::recalibrate::{Findings, Plan, Recalibration, Step, StepReading};
 use qos::{DeviceModel, QueueLimits, Seen, Shared, WAITS_MAX, WORKERS_MAX, is_starved};
 
 use super::Tools;
@@ -61,7 +61,7 @@ pub(super) struct Order<'a> {
     /// Returns true once the measurement was cancelled.
     pub(super) is_cancelled: &'a dyn Fn() -> bool,
     /// Reports the progress before a step, and again with the observation after it.
-    pub(super) tell: &'a dyn Fn(&Recalibration, Option<&Sighting>),
+    pub(super) tell: &'a dyn Fn(&Recalibration, Option<&StepReading>),
 }
 
 /// A running recalibration.
@@ -219,12 +219,12 @@ impl Run<'_> {
             recalibration.tighten(self.bound_us());
             let Some(step) = recalibration.next_step() else { break };
             (self.order.tell)(&recalibration, None);
-            let Some((sighting, is_cut)) = self.step(&mut recalibration, &step)? else {
+            let Some((reading, is_cut)) = self.step(&mut recalibration, &step)? else {
                 self.repeats += 1;
                 continue;
             };
-            recalibration.take(step, sighting, is_cut);
-            (self.order.tell)(&recalibration, Some(&sighting));
+            recalibration.take(step, reading, is_cut);
+            (self.order.tell)(&recalibration, Some(&reading));
         }
         recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
     }
@@ -248,7 +248,7 @@ impl Run<'_> {
         &mut self,
         recalibration: &mut Recalibration,
         step: &Step,
-    ) -> Result<Option<(Sighting, bool)>, Ended> {
+    ) -> Result<Option<(StepReading, bool)>, Ended> {
         let reads = f64::from(step.read_percent) / 100.0;
         self.order.orders.offer(Offer { iops: step.iops, reads });
         let (mut all, mut slice) = (Seen::nothing(), Seen::nothing());
@@ -288,8 +288,8 @@ impl Run<'_> {
                 self.order.orders.offer(Offer::default());
                 let is_starved =
                     is_starved(longest(&waits, &self.waits()), now.since(offered), 950);
-                let sighting = Sighting::of(&self.model, &since, write, length);
-                return Ok((!is_starved).then_some((sighting, is_cut)));
+                let reading = StepReading::of(&self.model, &since, write, length);
+                return Ok((!is_starved).then_some((reading, is_cut)));
             }
         }
     }

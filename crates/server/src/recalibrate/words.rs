@@ -1,7 +1,7 @@
 //! Conversions of a recalibration's state to the admin API's answers.
 
 use control::admin::{Found, FoundRate, Phase, Recalibration, StartRecalibration};
-use qos::recalibrate::{Findings, Row, Sighting};
+use qos::recalibrate::{Findings, Row, StepReading};
 use qos::units::TOKEN;
 
 /// Returns the answer for a recalibration that waits to begin.
@@ -25,12 +25,12 @@ pub(super) fn waiting(device: &str, asked: StartRecalibration, automatic: bool) 
 pub(super) fn tell(
     told: &mut Recalibration,
     recalibration: &qos::recalibrate::Recalibration,
-    last: Option<&Sighting>,
+    last: Option<&StepReading>,
 ) {
     let steps = recalibration.curves().iter().map(|curve| curve.points().len());
     told.steps = steps.sum::<usize>() as u32;
     told.progress_percent = (recalibration.progress() * 1_000.0).round() / 10.0;
-    told.p95_us = last.map(|sighting| sighting.p95_us).or(told.p95_us);
+    told.p95_us = last.map(|reading| reading.p95_us).or(told.p95_us);
 }
 
 /// Returns a message with the results of recalibrating a device whose 4 KiB writes cost

@@ -12,7 +12,7 @@ use control::admin::{Running, scrape_router};
 use io::{Endpoint, Listener, TcpOptions};
 
 use super::args::Args;
-use crate::admin::{self, Crew, Office, Opened};
+use crate::admin::{self, AdminState, Crew, Opened};
 use crate::host_keys::HostKeys;
 use crate::listen::ListenAt;
 use crate::live::Open;
@@ -88,15 +88,15 @@ impl BoundSockets {
     pub(super) fn open_apis(
         &mut self,
         args: &Args,
-        office: &Office,
+        admin: &AdminState,
         tenants: &Tenants,
         crew: Crew,
         mut successor: Option<&mut Successor>,
     ) -> Result<(), String> {
         // One for all addresses: they scrape one at a time.
         let scraped = scrape_router(tenants.clone(), args.metrics_tenants);
-        let wanted = office.wanted();
-        self.apis.extend(office.serve(tenants, crew, &scraped, successor.as_deref_mut())?);
+        let wanted = admin.wanted();
+        self.apis.extend(admin.serve(tenants, crew, &scraped, successor.as_deref_mut())?);
         let has_admin = !self.apis.is_empty();
         if let Some(address) = args.metrics {
             self.apis.push(admin::open_metrics(address, scraped, successor.as_deref_mut())?);

@@ -5,15 +5,15 @@ use contract::Happening;
 
 use super::args::{Args, located, merge};
 use super::draft::{Beside, Draft};
-use crate::admin::Office;
+use crate::admin::AdminState;
 use crate::config::Config;
 use crate::live::{Live, Reloaded};
 use crate::log;
 
 /// Reads the configuration again, and logs the result.
-pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
+pub(super) fn reload(args: &Args, live: &Live, admin: &AdminState) {
     let reload = || read(args, live).and_then(|config| live.reload(config).map_err(|p| p.message));
-    let reloaded = office.reload(&args.about(), reload);
+    let reloaded = admin.reload(&args.about(), reload);
     if reloaded.is_ok() {
         Happening::ReloadDone.count();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Parcel, Peer, Tell};
+use contract::{ConnId, Instant, Parcel, Peer, WorkerMessage};
 use control::HANDED_AT_ONCE;
 use io::Shelved;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
@@ -207,7 +207,7 @@ impl<'a> Departures<'a> {
             while parcels.len() + queues.len() < io::DESCRIPTORS_MAX
                 && let Some(tell) = self.hand_over.mail()
             {
-                let Tell::Arrive(parcel) = tell else { continue };
+                let WorkerMessage::Arrive(parcel) = tell else { continue };
                 match controllers::number(&parcel) {
                     Some(number) => queues.push((number, parcel)),
                     None => parcels.push(parcel),
@@ -317,7 +317,7 @@ impl<'a> Departures<'a> {
             self.grounds.spread.let_go(shelved);
             let conn = ConnId { index: u32::MAX, generation: 0 };
             let pause = now - parcel.paused_at;
-            let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
+            let landed = WorkerMessage::Landed { ticket: parcel.ticket, conn, pause };
             self.hand_over.post(usize::from(parcel.from), landed);
             self.given += 1;
         }

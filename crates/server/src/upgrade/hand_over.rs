@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use contract::{Mailbox, Parcel, Tell};
+use contract::{Mailbox, Parcel, WorkerMessage};
 use control::{Wake, WorkerMailbox};
 
 use super::event::Event;
@@ -25,7 +25,7 @@ pub(crate) struct HandOver {
     has_mail: Arc<AtomicBool>,
     pub(super) grounds: Option<Arc<Grounds>>,
     /// Messages to workers whose mailboxes were full.
-    outgoing: VecDeque<(usize, Tell)>,
+    outgoing: VecDeque<(usize, WorkerMessage)>,
 }
 
 impl HandOver {
@@ -68,12 +68,12 @@ impl HandOver {
     }
 
     /// Returns the next message of the mailbox; `None` if there is none.
-    pub(super) fn mail(&mut self) -> Option<Tell> {
+    pub(super) fn mail(&mut self) -> Option<WorkerMessage> {
         self.mailbox.poll()
     }
 
     /// Sends a message to a worker, at once or when its mailbox has room.
-    pub(super) fn post(&mut self, to: usize, tell: Tell) {
+    pub(super) fn post(&mut self, to: usize, tell: WorkerMessage) {
         self.outgoing.push_back((to, tell));
         self.flush();
     }
@@ -90,13 +90,13 @@ impl HandOver {
 
     /// Returns a connection to the worker that it came from.
     pub(super) fn give_back(&mut self, parcel: Box<Parcel>) {
-        self.post(usize::from(parcel.from), Tell::Returned(parcel));
+        self.post(usize::from(parcel.from), WorkerMessage::Returned(parcel));
     }
 
     /// Returns all connections in the mailbox to their workers, because no process takes them.
     pub(super) fn return_all(&mut self) {
         while let Some(tell) = self.mail() {
-            if let Tell::Arrive(parcel) = tell {
+            if let WorkerMessage::Arrive(parcel) = tell {
                 self.give_back(parcel);
             }
         }

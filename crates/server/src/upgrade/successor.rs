@@ -20,7 +20,7 @@ use super::inventory::{self, Hello, ServerInventory, SocketAt};
 use super::notify;
 use super::socket::{Role, adopt, wanted};
 use super::step::{STEP_MAX, step};
-use super::take_over::{TakeOver, Told};
+use super::take_over::{ReadySender, TakeOver};
 use super::talk::{Over, Talk};
 use crate::config::Space;
 use crate::listen::ListenAt;
@@ -211,7 +211,7 @@ impl Successor {
 
     /// Runs the take-over. `told` receives the result of its first part: the process serves, or it
     /// never will and ends.
-    pub(super) fn take_over(self, hand_over: &mut HandOver, told: &Told) -> Result<(), ()> {
+    pub(super) fn take_over(self, hand_over: &mut HandOver, told: &ReadySender) -> Result<(), ()> {
         let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
             let listener = Listener::adopt(socket?, inventory::endpoint(&at.is_at).ok()?).ok()?;
             listener.keep().give_away(true);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket, Unpack};
+use contract::{Instant, ListenerId, Parcel, Payload, Session, Ticket, Unpack, WorkerMessage};
 use dataplane::AnySession;
 use io::{Listener, Process, TlsPolicy};
 use proto::nvme::{ExportedController, Held, PortId};
@@ -48,7 +48,7 @@ const FAREWELL: &str = "the new process has everything";
 const WAY_NANOS_MAX: u64 = 10_000_000_000;
 
 /// The sender by which the code that waits to serve gets the result of the take-over's first part.
-pub(super) type Told = Sender<Result<(), String>>;
+pub(super) type ReadySender = Sender<Result<(), String>>;
 
 /// Checks that the session expects the rest of the payload that the connection reports as begun,
 /// since the rest will be received into that buffer. Also checks that the connection's requests are
@@ -131,7 +131,7 @@ pub(super) struct TakeOver<'a> {
 impl TakeOver<'_> {
     /// Runs the take-over. `told` receives the result of its first part: the process serves, or it
     /// never will and ends.
-    pub(super) fn go(&mut self, told: &Told) -> Result<(), String> {
+    pub(super) fn go(&mut self, told: &ReadySender) -> Result<(), String> {
         let fences = &self.grounds.shared.fences;
         fences.hold_hellos(Hold::All);
         fences.hold_exclusives(true);
@@ -237,7 +237,11 @@ impl TakeOver<'_> {
         ends(&self.owner)
     }
 
-    fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
+    fn take_message(
+        &mut self,
+        message: Message,
+        told: &ReadySender,
+    ) -> Result<Option<Ended>, String> {
         match message.kind {
             Kind::Parcels if !self.serves => self.look_at_all(message)?,
             Kind::Fabric if !self.serves => {
@@ -476,18 +480,18 @@ impl TakeOver<'_> {
         };
         parcel.ticket = ticket;
         self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
-        self.hand_over.post(worker, Tell::Arrive(parcel));
+        self.hand_over.post(worker, WorkerMessage::Arrive(parcel));
     }
 
     fn take_mail(&mut self) {
         while let Some(tell) = self.hand_over.mail() {
             match tell {
-                Tell::Landed { ticket, pause, .. } => {
+                WorkerMessage::Landed { ticket, pause, .. } => {
                     self.landing.remove(&ticket);
                     self.pauses.push(pause);
                 }
-                Tell::Returned(parcel) => self.offer_again(parcel),
-                Tell::Arrive(parcel) => self.hand_over.give_back(parcel),
+                WorkerMessage::Returned(parcel) => self.offer_again(parcel),
+                WorkerMessage::Arrive(parcel) => self.hand_over.give_back(parcel),
                 _ => {}
             }
         }
@@ -505,7 +509,7 @@ impl TakeOver<'_> {
             self.lose(&parcel);
             return self.grounds.spread.discard(parcel.ticket);
         }
-        self.hand_over.post(offers % workers, Tell::Arrive(parcel));
+        self.hand_over.post(offers % workers, WorkerMessage::Arrive(parcel));
     }
 
     /// Reserves room for a connection's socket on the way to a worker. Waits if too many
@@ -543,7 +547,7 @@ impl TakeOver<'_> {
     }
 
     /// Begins to serve: everything belongs to this process now, except what the predecessor keeps.
-    fn serve(&mut self, hold: Hold, told: &Told) {
+    fn serve(&mut self, hold: Hold, told: &ReadySender) {
         let grounds = &self.grounds;
         grounds.places.all().iter().for_each(|disk| disk.volume.go_on());
         grounds.wakers.iter().for_each(io::Waker::wake);
@@ -585,7 +589,7 @@ impl TakeOver<'_> {
     }
 
     /// Ends the take-over, once the predecessor can no longer interfere.
-    fn end(&mut self, ended: &Ended, told: &Told) {
+    fn end(&mut self, ended: &Ended, told: &ReadySender) {
         if !self.serves {
             log::tell("the old process ended early; this process takes over everything".to_owned());
             notify::ready();
@@ -623,7 +627,7 @@ impl TakeOver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Command, NamespaceId, Peer, Range, Request, Sight, Status};
+    use contract::{Command, NamespaceId, NamespaceView, Peer, Range, Request, Status};
     use proto::reflex::ServerSession;
 
     fn parcel(waiting: Option<Request>) -> Parcel {
@@ -632,7 +636,7 @@ mod tests {
             ticket: Ticket(0),
             peer: Peer::Local { uid: 0 },
             listener: ListenerId(0),
-            sight: Sight::new(NamespaceId(1), 0),
+            view: NamespaceView::new(NamespaceId(1), 0),
             session: Vec::new(),
             grant: None,
             entered: None,

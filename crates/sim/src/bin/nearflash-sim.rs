@@ -122,12 +122,12 @@ fn live(seed: u64, options: &Options, arena: &mut Arena, marks: &Marks, totals: 
         total.elapsed += outcome.elapsed;
     }
     if is_run(Part::Sieges, SIEGE_EVERY) {
-        let toll = besiege(seed, options.sabotage, arena, marks);
+        let report = besiege(seed, options.sabotage, arena, marks);
         let total = &mut totals.sieges;
-        total.steps += toll.steps;
-        total.reads += toll.reads;
-        total.elapsed += toll.elapsed;
-        total.longest = total.longest.max(toll.longest);
+        total.steps += report.steps;
+        total.reads += report.reads;
+        total.elapsed += report.elapsed;
+        total.longest = total.longest.max(report.longest);
     }
 }
 

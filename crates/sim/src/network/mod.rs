@@ -26,7 +26,7 @@ use flash::Chance;
 use self::conn::{Conn, Phase};
 use self::host::Host;
 pub(crate) use self::host::Sizes;
-pub(crate) use self::packets::{PacketNetwork, PacketPort, PacketWeather};
+pub(crate) use self::packets::{PacketImpairments, PacketNetwork, PacketPort};
 use self::pipe::End;
 pub(crate) use self::port::StreamPort;
 use crate::marks::{Mark, Marks};
@@ -43,7 +43,7 @@ const TOO_MANY: i32 = 24;
 
 /// The behaviour of the network. Durations are in nanoseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct Impairments {
     /// The latency of a segment in nanoseconds.
     pub(crate) latency: RangeInclusive<u64>,
     /// The share of segments that take a hundred times as long, from 0 to 1.
@@ -79,7 +79,7 @@ struct Dialled {
 pub(crate) struct Network {
     now: Instant,
     chance: Chance,
-    weather: Weather,
+    impairments: Impairments,
     /// `true` once no more faults are added.
     calm: bool,
     hosts: Vec<Host>,
@@ -95,11 +95,11 @@ pub(crate) struct Network {
 pub(crate) type Shared = Rc<RefCell<Network>>;
 
 impl Network {
-    pub(crate) fn new(weather: Weather, seed: u64, marks: Marks, trace: bool) -> Shared {
+    pub(crate) fn new(impairments: Impairments, seed: u64, marks: Marks, trace: bool) -> Shared {
         let network = Rc::new(RefCell::new(Network {
             now: Instant::ZERO,
             chance: Chance::new(seed),
-            weather,
+            impairments,
             calm: false,
             hosts: Vec::new(),
             dialled: Vec::new(),
@@ -160,8 +160,8 @@ impl Network {
     }
 
     fn latency(&mut self) -> Duration {
-        let nanos = self.chance.within(self.weather.latency.clone());
-        let share = self.weather.hiccups;
+        let nanos = self.chance.within(self.impairments.latency.clone());
+        let share = self.impairments.hiccups;
         let factor = if self.happens(share) { 100 } else { 1 };
         Duration::from_nanos(nanos * factor)
     }
@@ -177,7 +177,7 @@ impl Network {
     /// Puts an end of a connection at a free index of the host and returns the index; `None` if
     /// there is none.
     fn place(&mut self, host: usize, phase: Phase) -> Option<u32> {
-        let window = self.chance.within(self.weather.window.clone()) as usize;
+        let window = self.chance.within(self.impairments.window.clone()) as usize;
         if !self.hosts[host].free.is_empty() {
             self.marks.hit(Mark::PlaceReused);
         }
@@ -187,7 +187,7 @@ impl Network {
     /// Starts a dial of a host; see [`contract::Dial`].
     fn dial(&mut self, host: usize, now: Instant) -> ConnId {
         self.now = now;
-        let share = self.weather.failed_dials;
+        let share = self.impairments.failed_dials;
         let placed = if self.happens(share) { None } else { self.place(host, Phase::Dialling) };
         let Some(index) = placed else {
             self.marks.hit(Mark::DialFailedAtOnce);
@@ -231,7 +231,7 @@ impl Network {
             }
             return;
         }
-        let share = self.weather.half_open;
+        let share = self.impairments.half_open;
         if self.happens(share) {
             self.marks.hit(Mark::HalfOpen);
             let timeout = self.timeout();
@@ -273,7 +273,7 @@ impl Network {
     }
 
     fn timeout(&mut self) -> Instant {
-        let nanos = self.chance.within(self.weather.timeout.clone());
+        let nanos = self.chance.within(self.impairments.timeout.clone());
         self.now + Duration::from_nanos(nanos)
     }
 

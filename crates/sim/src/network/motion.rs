@@ -153,7 +153,7 @@ impl Network {
         let (peer, id) = conn.peer.expect("the window is somebody's");
         let mut pieces = 0;
         while room > 0 && sending.taken < sending.bytes.len() {
-            let most = self.chance.within(self.weather.segment.clone()) as usize;
+            let most = self.chance.within(self.impairments.segment.clone()) as usize;
             let length = most.min(room).min(sending.bytes.len() - sending.taken);
             let at = self.now + self.latency();
             let segment = &sending.bytes[sending.taken..][..length];
@@ -222,7 +222,7 @@ impl Network {
     /// Receives one piece. Returns `true` if there was one, and a buffer for it.
     pub(super) fn receive_piece(&mut self, host: usize, index: u32) -> bool {
         let id = self.id(host, index);
-        let most = self.chance.within(self.weather.piece.clone()) as usize;
+        let most = self.chance.within(self.impairments.piece.clone()) as usize;
         let owner = &mut self.hosts[host];
         let conn = &mut owner.conns[index as usize];
         let arrived = conn.inbound.arrive(self.now);

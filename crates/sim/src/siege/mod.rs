@@ -22,12 +22,12 @@ use self::neighbour::Neighbour;
 use self::plan::{LARGE_BLOCKS, PROMISE, SiegePlan, VOLUME_BLOCKS};
 use self::raider::Raider;
 use crate::arena::Arena;
+use crate::control_plane::ControlPlane;
 use crate::disk::Volume;
 use crate::ledger::Ledger;
 use crate::marks::Marks;
 use crate::network::{Network, Shared, Sizes, StreamPort};
 use crate::nvme::Controllers;
-use crate::office::Office;
 use crate::plan::Sabotage;
 use crate::port::Port;
 use crate::site::{Common, Site};
@@ -49,7 +49,7 @@ const SPIN: Duration = Duration::from_micros(2);
 
 /// The measurements of a siege, or of the same period without attackers.
 #[derive(Clone, Debug, Default)]
-pub struct Toll {
+pub struct SiegeReport {
     /// The number of turns of all parties.
     pub steps: u64,
     /// The number of reads that were timed.
@@ -69,12 +69,12 @@ pub struct Toll {
 ///
 /// # Panics
 /// Panics if a neighbour notices the attackers, with a description.
-pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) -> Toll {
+pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) -> SiegeReport {
     let peace = Siege::new(seed, false, sabotage, arena, marks).run(arena);
-    let toll = Siege::new(seed, true, sabotage, arena, marks).run(arena);
-    let Toll { longest, windows: (all, kept), .. } = toll;
+    let report = Siege::new(seed, true, sabotage, arena, marks).run(arena);
+    let SiegeReport { longest, windows: (all, kept), .. } = report;
     assert!(longest <= READ_MAX, "the longest read of a neighbour took {longest:?}");
-    for (n, (with, without)) in toll.p95.iter().zip(&peace.p95).enumerate() {
+    for (n, (with, without)) in report.p95.iter().zip(&peace.p95).enumerate() {
         let slower = with.as_secs_f64() / without.as_secs_f64();
         assert!(
             slower <= SLOWER_MAX,
@@ -83,14 +83,14 @@ pub fn besiege(seed: u64, sabotage: Sabotage, arena: &mut Arena, marks: &Marks) 
     }
     let share = kept as f64 / all as f64;
     assert!(share >= KEPT_MIN, "a promise was kept in {kept} of {all} windows");
-    toll
+    report
 }
 
 /// A siege in progress: the server, its neighbours and the attackers.
 struct Siege {
     now: Instant,
     network: Shared,
-    office: Office,
+    control_plane: ControlPlane,
     sites: Vec<Site>,
     neighbours: Vec<Neighbour>,
     raiders: Vec<Raider>,
@@ -111,7 +111,7 @@ impl Siege {
         marks: &Marks,
     ) -> Siege {
         let plan = SiegePlan::new(seed);
-        let network = Network::new(plan.weather.clone(), seed ^ 0x51e6, marks.clone(), false);
+        let network = Network::new(plan.impairments.clone(), seed ^ 0x51e6, marks.clone(), false);
         let volume = Volume {
             data: MemVolume::new(VOLUME_BLOCKS),
             locks: Arc::new(RangeLocks::new()),
@@ -120,30 +120,31 @@ impl Siege {
             marks: marks.clone(),
         };
         let workers = plan.workers.len();
-        let mut office = Office::new(plan.office, workers, sabotage, Instant::ZERO, marks);
+        let mut control_plane =
+            ControlPlane::new(plan.control_plane, workers, sabotage, Instant::ZERO, marks);
         let mut tenants: Vec<TenantId> = plan
             .neighbours
             .iter()
             .enumerate()
             .map(|(n, neighbour)| {
                 // Without tokens nothing can be promised; the same is expected all the same.
-                let promises = neighbour.is_promised && plan.office.tokens.is_some();
+                let promises = neighbour.is_promised && plan.control_plane.tokens.is_some();
                 let slo = promises.then_some(PROMISE);
-                office.enlist(&format!("neighbour {n}"), slo.into(), Instant::ZERO)
+                control_plane.enlist(&format!("neighbour {n}"), slo.into(), Instant::ZERO)
             })
             .collect();
-        tenants.extend([office.hostile(), TenantId::DEFAULT]);
+        tenants.extend([control_plane.hostile(), TenantId::DEFAULT]);
         if sabotage == Sabotage::OneTenant {
-            tenants.fill(office.hostile());
+            tenants.fill(control_plane.hostile());
         }
         let common = Common {
             parts: parts(&tenants),
-            controllers: Controllers::new(workers, office.hostile(), Instant::ZERO),
+            controllers: Controllers::new(workers, control_plane.hostile(), Instant::ZERO),
         };
         let mut siege = Siege {
             now: Instant::ZERO,
             network,
-            office,
+            control_plane,
             sites: Vec::new(),
             neighbours: Vec::new(),
             raiders: Vec::new(),
@@ -155,8 +156,9 @@ impl Siege {
         for (n, worker) in plan.workers.iter().enumerate() {
             let (sizes, buffers) = (worker.sizes, worker.receive_buffers);
             let port = siege.host([10, 200, 0, n as u8], sizes, buffers, true, arena);
-            let (worker, office) = (worker.clone(), &mut siege.office);
-            let site = Site::new(worker, port, volume.clone(), &common, sabotage, office, arena);
+            let (worker, control_plane) = (worker.clone(), &mut siege.control_plane);
+            let site =
+                Site::new(worker, port, volume.clone(), &common, sabotage, control_plane, arena);
             siege.sites.push(site);
         }
         siege.populate(&plan, attacked, seed, arena, marks);
@@ -208,7 +210,7 @@ impl Siege {
     }
 
     /// Runs the siege to its end.
-    fn run(mut self, arena: &mut Arena) -> Toll {
+    fn run(mut self, arena: &mut Arena) -> SiegeReport {
         let end = self.until + REST;
         self.run_until(end, |siege| siege.neighbours.iter().all(Neighbour::is_done));
         for raider in &mut self.raiders {
@@ -233,13 +235,13 @@ impl Siege {
     fn run_until(&mut self, end: Instant, done: impl Fn(&Siege) -> bool) {
         while !done(self) && self.now < end {
             self.network.borrow_mut().settle(self.now);
-            if self.office.due <= self.now {
+            if self.control_plane.due <= self.now {
                 let sites = &self.sites;
                 let in_flight_of =
                     |tenant| sites.iter().map(|site| site.served().in_flight_of(tenant)).sum();
-                self.office.look(self.now, in_flight_of);
+                self.control_plane.look(self.now, in_flight_of);
             }
-            let (mut acted, mut next) = (false, vec![end, self.office.due]);
+            let (mut acted, mut next) = (false, vec![end, self.control_plane.due]);
             next.extend(self.network.borrow().next_dial());
             for party in 0..self.wakes.len() {
                 match self.wake_at(party) {
@@ -303,27 +305,27 @@ impl Siege {
         self.rests[party] = if progressed { now } else { now + SPIN };
     }
 
-    fn take_apart(mut self, elapsed: Duration, arena: &mut Arena) -> Toll {
+    fn take_apart(mut self, elapsed: Duration, arena: &mut Arena) -> SiegeReport {
         for site in &mut self.sites {
             site.take_apart(arena);
         }
         for raider in self.raiders {
             arena.give(raider.into_pool().into_bufs());
         }
-        let mut toll = Toll { steps: self.steps, elapsed, ..Toll::default() };
+        let mut report = SiegeReport { steps: self.steps, elapsed, ..SiegeReport::default() };
         for (n, neighbour) in self.neighbours.into_iter().enumerate() {
             let (pool, reads) = neighbour.into_parts();
             arena.give(pool.into_bufs());
             if n == 0 {
-                toll.windows = windows(&reads);
+                report.windows = windows(&reads);
             }
-            toll.reads += reads.len() as u64;
+            report.reads += reads.len() as u64;
             let longest = reads.iter().map(|(_, took)| *took).max();
-            toll.longest = toll.longest.max(longest.expect("it has read"));
-            toll.p95.push(p95(reads.iter().map(|(_, took)| *took)));
+            report.longest = report.longest.max(longest.expect("it has read"));
+            report.p95.push(p95(reads.iter().map(|(_, took)| *took)));
         }
         arena.give(self.network.borrow_mut().take_buffers());
-        toll
+        report
     }
 }
 

@@ -6,10 +6,10 @@ use contract::{SizeClass, Slo};
 use flash::{Chance, Delay, Faults};
 use worker::Limits;
 
-use super::raider::Ruse;
+use super::raider::AttackKind;
 use crate::disk::{self, Lateness};
-use crate::network::{Sizes, Weather};
-use crate::plan::{OfficePlan, WorkerPlan, any};
+use crate::network::{Impairments, Sizes};
+use crate::plan::{ControlPlanePlan, WorkerPlan, any};
 use crate::tenants::TENANTS;
 
 /// The blocks of the volume, which is one namespace.
@@ -23,8 +23,8 @@ pub(super) const PROMISE: Slo = Slo::new(1_000, 1_000, 90);
 #[derive(Clone, Debug)]
 pub(super) struct RaiderPlan {
     pub(super) connections: usize,
-    /// The weight of each behaviour of connections, in the order of [`Ruse::ALL`].
-    pub(super) weights: [u64; Ruse::ALL.len()],
+    /// The weight of each behaviour of connections, in the order of [`AttackKind::ALL`].
+    pub(super) weights: [u64; AttackKind::ALL.len()],
     /// The share of connections that the attacker closes itself, from 0 to 1.
     pub(super) leaves: f64,
     /// The time at which the attack begins.
@@ -46,11 +46,11 @@ pub(super) struct NeighbourPlan {
 /// The choices of a seed.
 #[derive(Clone, Debug)]
 pub(super) struct SiegePlan {
-    pub(super) weather: Weather,
+    pub(super) impairments: Impairments,
     pub(super) workers: Vec<WorkerPlan>,
     pub(super) raiders: Vec<RaiderPlan>,
     pub(super) neighbours: Vec<NeighbourPlan>,
-    pub(super) office: OfficePlan,
+    pub(super) control_plane: ControlPlanePlan,
     pub(super) lasts: Duration,
 }
 
@@ -58,24 +58,24 @@ impl SiegePlan {
     pub(super) fn new(seed: u64) -> SiegePlan {
         let chance = &mut Chance::new(seed ^ 0x51e6_e000_0000);
         let workers = chance.within(1..=2) as usize;
-        let weather = weather(chance);
+        let impairments = impairments(chance);
         let workers = (0..workers).map(|number| worker(chance, number)).collect();
         let raiders = (0..any(chance, &[1, 1, 1, 2])).map(|_| raider(chance)).collect();
         let neighbours = neighbours(chance);
         let tokens = any(chance, &[None, Some(20_000_000)]);
         SiegePlan {
-            weather,
+            impairments,
             workers,
             raiders,
             neighbours,
-            office: OfficePlan { tokens, seed: chance.number(), stays: None },
+            control_plane: ControlPlanePlan { tokens, seed: chance.number(), stays: None },
             lasts: Duration::from_millis(any(chance, &[3_000, 5_000])),
         }
     }
 }
 
-fn weather(chance: &mut Chance) -> Weather {
-    Weather {
+fn impairments(chance: &mut Chance) -> Impairments {
+    Impairments {
         latency: 20_000..=25_000,
         hiccups: 0.0,
         segment: any(chance, &[1460..=1460, 4096..=65_536]),
@@ -123,7 +123,7 @@ fn worker(chance: &mut Chance, number: usize) -> WorkerPlan {
 
 /// Chooses an attacker, whose connections have one behaviour alone or any mix of them.
 fn raider(chance: &mut Chance) -> RaiderPlan {
-    let alone = chance.happens(0.25).then(|| chance.within(0..=Ruse::ALL.len() as u64 - 1));
+    let alone = chance.happens(0.25).then(|| chance.within(0..=AttackKind::ALL.len() as u64 - 1));
     let weights = std::array::from_fn(|n| match alone {
         Some(one) => u64::from(one == n as u64),
         None => any(chance, &[0, 0, 1, 4]),

@@ -15,7 +15,7 @@ use crate::port::Port;
 
 /// The behaviour of one attacking connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ruse {
+pub(super) enum AttackKind {
     /// Sends the head of a large write and a part of the payload, then nothing.
     Half,
     /// Requests large data and reads none of it.
@@ -32,37 +32,42 @@ pub(super) enum Ruse {
     Greedy,
 }
 
-impl Ruse {
-    pub(super) const ALL: [Ruse; 7] = [
-        Ruse::Half,
-        Ruse::Unread,
-        Ruse::UnreadSmall,
-        Ruse::Deaf,
-        Ruse::Slow,
-        Ruse::Drip,
-        Ruse::Greedy,
+impl AttackKind {
+    pub(super) const ALL: [AttackKind; 7] = [
+        AttackKind::Half,
+        AttackKind::Unread,
+        AttackKind::UnreadSmall,
+        AttackKind::Deaf,
+        AttackKind::Slow,
+        AttackKind::Drip,
+        AttackKind::Greedy,
     ];
 
     /// Returns `true` if the attacker does not read from the connection after its opening.
-    /// [`Ruse::Slow`] reads a little later.
+    /// [`AttackKind::Slow`] reads a little later.
     fn is_deaf(self) -> bool {
-        matches!(self, Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf | Ruse::Slow)
+        matches!(
+            self,
+            AttackKind::Unread | AttackKind::UnreadSmall | AttackKind::Deaf | AttackKind::Slow
+        )
     }
 
     /// Returns the nanoseconds between two actions of a connection; `None` if it acts once.
     fn pause(self) -> Option<RangeInclusive<u64>> {
         match self {
-            Ruse::Half | Ruse::Unread | Ruse::UnreadSmall | Ruse::Deaf => None,
-            Ruse::Slow => Some(20_000_000..=300_000_000),
-            Ruse::Drip => Some(5_000_000..=50_000_000),
-            Ruse::Greedy => Some(10_000_000..=40_000_000),
+            AttackKind::Half | AttackKind::Unread | AttackKind::UnreadSmall | AttackKind::Deaf => {
+                None
+            }
+            AttackKind::Slow => Some(20_000_000..=300_000_000),
+            AttackKind::Drip => Some(5_000_000..=50_000_000),
+            AttackKind::Greedy => Some(10_000_000..=40_000_000),
         }
     }
 }
 
 /// A place for one connection of the attacker, which is dialled anew after each end.
 struct Line {
-    ruse: Ruse,
+    attack: AttackKind,
     version: u8,
     conn: Option<ConnId>,
     is_open: bool,
@@ -97,7 +102,7 @@ impl Raider {
         let lines = (0..plan.connections).map(|_| {
             let at = plan.begins + Duration::from_nanos(chance.within(0..=20_000_000));
             Line {
-                ruse: Ruse::Half,
+                attack: AttackKind::Half,
                 version: 2,
                 conn: None,
                 is_open: false,
@@ -168,14 +173,14 @@ impl Raider {
                 let line = &mut self.lines[n];
                 (line.is_open, line.opened_at) = (true, now);
                 line.at = Some(now);
-                if line.ruse.is_deaf() {
+                if line.attack.is_deaf() {
                     self.port.pause(conn);
                 }
             }
             NetEvent::Received { conn, buf, .. } => {
                 self.port.give(buf);
                 let n = self.line_of(conn);
-                if n.is_some_and(|n| self.lines[n].ruse == Ruse::Slow) {
+                if n.is_some_and(|n| self.lines[n].attack == AttackKind::Slow) {
                     self.port.pause(conn);
                 }
             }
@@ -208,56 +213,56 @@ impl Raider {
         }
         let line = &mut self.lines[n];
         let begins = !std::mem::replace(&mut line.has_begun, true);
-        let (ruse, version) = (line.ruse, line.version);
+        let (attack, version) = (line.attack, line.version);
         if begins && version == 2 {
             self.hello(now, conn);
         }
-        match ruse {
-            Ruse::Half => self.write(now, conn, version, true),
-            Ruse::Drip if begins => self.write(now, conn, version, true),
-            Ruse::Drip => self.drip(now, conn),
-            Ruse::Slow if !begins => self.port.resume(conn),
-            Ruse::Greedy if self.port.unsent(conn) == 0 => {
+        match attack {
+            AttackKind::Half => self.write(now, conn, version, true),
+            AttackKind::Drip if begins => self.write(now, conn, version, true),
+            AttackKind::Drip => self.drip(now, conn),
+            AttackKind::Slow if !begins => self.port.resume(conn),
+            AttackKind::Greedy if self.port.unsent(conn) == 0 => {
                 (0..4).for_each(|_| self.read(now, conn, version, LARGE_BLOCKS));
                 self.write(now, conn, version, false);
             }
-            Ruse::Greedy => {}
-            Ruse::Unread | Ruse::Slow => {
+            AttackKind::Greedy => {}
+            AttackKind::Unread | AttackKind::Slow => {
                 (0..100).for_each(|_| self.read(now, conn, version, LARGE_BLOCKS));
             }
-            Ruse::UnreadSmall => (0..200).for_each(|_| self.read(now, conn, version, 1)),
+            AttackKind::UnreadSmall => (0..200).for_each(|_| self.read(now, conn, version, 1)),
             // Beyond the end of the device: the answer has no data.
-            Ruse::Deaf => {
+            AttackKind::Deaf => {
                 (0..400).for_each(|_| self.request(now, conn, 2, (0, u64::MAX / 2, 1), 0))
             }
         }
-        let pause = ruse.pause().map(|pause| self.chance.within(pause));
+        let pause = attack.pause().map(|pause| self.chance.within(pause));
         self.lines[n].at = pause.map(|pause| now + Duration::from_nanos(pause));
     }
 
     fn dial(&mut self, now: Instant, n: usize) {
         let weights = self.plan.weights;
         let mut roll = self.chance.within(0..=weights.iter().sum::<u64>() - 1);
-        let ruse = Ruse::ALL.into_iter().zip(weights).find(|(_, weight)| {
+        let attack = AttackKind::ALL.into_iter().zip(weights).find(|(_, weight)| {
             let is_it = roll < *weight;
             roll = roll.saturating_sub(*weight);
             is_it
         });
-        let (ruse, _) = ruse.expect("the roll is below the sum");
-        let is_old = ruse != Ruse::Deaf && self.chance.happens(0.5);
+        let (attack, _) = attack.expect("the roll is below the sum");
+        let is_old = attack != AttackKind::Deaf && self.chance.happens(0.5);
         let lasts = Duration::from_nanos(self.chance.within(5_000_000..=2_000_000_000));
         let leaves = self.chance.happens(self.plan.leaves);
-        self.marks.hit(match ruse {
-            Ruse::Half => Mark::RaiderHalf,
-            Ruse::Unread | Ruse::UnreadSmall => Mark::RaiderUnread,
-            Ruse::Deaf => Mark::RaiderDeaf,
-            Ruse::Slow => Mark::RaiderSlow,
-            Ruse::Drip => Mark::RaiderDrip,
-            Ruse::Greedy => Mark::RaiderGreedy,
+        self.marks.hit(match attack {
+            AttackKind::Half => Mark::RaiderHalf,
+            AttackKind::Unread | AttackKind::UnreadSmall => Mark::RaiderUnread,
+            AttackKind::Deaf => Mark::RaiderDeaf,
+            AttackKind::Slow => Mark::RaiderSlow,
+            AttackKind::Drip => Mark::RaiderDrip,
+            AttackKind::Greedy => Mark::RaiderGreedy,
         });
         let conn = self.port.dial(now);
         self.lines[n] = Line {
-            ruse,
+            attack,
             version: if is_old { 1 } else { 2 },
             conn: Some(conn),
             is_open: false,

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, Toll, World, besiege};
+use nearflash_sim::{Arena, Kind, Marks, Outcome, Sabotage, SiegeReport, World, besiege};
 
 /// The kinds of worlds.
 const KINDS: [Kind; 4] = [Kind::Hosts, Kind::Nbd, Kind::Attached, Kind::Packets];
@@ -172,7 +172,7 @@ fn an_nbd_request_that_a_move_doubles_shows() {
     first_failure(Kind::Nbd, Sabotage::DoubledMoves, 1, &expected);
 }
 
-fn siege(seed: u64, sabotage: Sabotage) -> Result<Toll, String> {
+fn siege(seed: u64, sabotage: Sabotage) -> Result<SiegeReport, String> {
     let (mut arena, marks) = (Arena::default(), Marks::default());
     let run = || besiege(seed, sabotage, &mut arena, &marks);
     catch_unwind(AssertUnwindSafe(run)).map_err(|what| match what.downcast::<String>() {
@@ -201,9 +201,9 @@ fn attackers_that_share_a_tenant_with_their_neighbours_show() {
 
 #[test]
 fn the_same_seed_gives_the_same_siege() {
-    let toll = |seed| {
-        let Toll { steps, reads, longest, p95, .. } = siege(seed, Sabotage::None).unwrap();
+    let report = |seed| {
+        let SiegeReport { steps, reads, longest, p95, .. } = siege(seed, Sabotage::None).unwrap();
         (steps, reads, longest, p95)
     };
-    assert_eq!(toll(3), toll(3));
+    assert_eq!(report(3), report(3));
 }

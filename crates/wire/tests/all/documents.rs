@@ -4,8 +4,8 @@
 use std::mem::offset_of;
 
 use nearflash_wire::packets::{
-    AcceptBody, PacketHead, PacketHelloBody, ProbeBody, RecordHead, RefuseBody, ResetBody,
-    RetryBody, StationBody,
+    AcceptBody, AddressBody, PacketHead, PacketHelloBody, ProbeBody, RecordHead, RefuseBody,
+    ResetBody, RetryBody,
 };
 use nearflash_wire::reflex_v1::MessageHead;
 use nearflash_wire::reflex_v2::{
@@ -70,11 +70,11 @@ fn tables_of_the_documents_are_the_structs() {
         fields!(RecordHead: channel kind flags message behind bytes offset),
         fields!(PacketHelloBody: association packet_bytes reserved cookie token),
         fields!(RetryBody: minute proof),
-        fields!(AcceptBody: association packet_bytes stations cookie),
+        fields!(AcceptBody: association packet_bytes addresses cookie),
         fields!(RefuseBody: reason reserved),
         fields!(ResetBody: cookie association reserved proof),
         fields!(ProbeBody: challenge echo),
-        fields!(StationBody: kind reserved port zero address),
+        fields!(AddressBody: kind reserved port zero address),
     ];
     let version_2 = version_2.into_iter().map(|fields| (REFLEX_V2, fields));
     let all = version_2.chain(packets.into_iter().map(|fields| (PACKETS, fields)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{
     ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, Migrate, NamespaceId,
-    ParcelRequest, Peer, Request, Session, Sight, Slot, Tag, TenantId,
+    NamespaceView, ParcelRequest, Peer, Request, Session, Slot, Tag, TenantId,
 };
 
 use super::fence::Place;
@@ -25,7 +25,7 @@ pub(crate) struct Connection<P> {
     pub(crate) listener: ListenerId,
     /// The namespace of requests that name none, and the removals of namespaces that the peer knows
     /// of.
-    pub(crate) sight: Sight,
+    pub(crate) view: NamespaceView,
     pub(crate) life: Life,
     pub(crate) greeting: Greeting,
     pub(crate) membership: Membership,
@@ -298,8 +298,8 @@ impl<P: Session> Connection<P> {
         let waits = self.session.has_more()
             || !self.put_off.is_empty()
             || matches!(self.intake.receiving, Receiving::Waiting(_));
-        if self.sight.follows && !waits {
-            self.sight.removals = removals;
+        if self.view.follows && !waits {
+            self.view.removals = removals;
         }
     }
 
@@ -328,7 +328,7 @@ impl<P> Connection<P> {
             peer,
             session,
             listener: ListenerId(0),
-            sight: Sight::new(NamespaceId(1), 0),
+            view: NamespaceView::new(NamespaceId(1), 0),
             life: Life::Open,
             greeting: Greeting::Idle,
             membership: Membership::default(),

@@ -2,7 +2,7 @@
 //! it was given counts against its part.
 
 use crate::rig::{Rig, UNIT};
-use contract::{Status, Tell, TenantId};
+use contract::{Status, TenantId, WorkerMessage};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'I', tag])
@@ -93,7 +93,7 @@ fn who_was_charged_when_it_was_put_off_is_charged() {
     rig.connect(0, 1);
     assert_eq!(rig.say(0, b"W\x10W\x10"), [invited(0, 0)], "the second finds no buffer");
     rig.say(0, b"T\x02");
-    rig.tell(Tell::Leave { tenant: TenantId(2) });
+    rig.tell(WorkerMessage::Leave { tenant: TenantId(2) });
     assert_eq!(rig.say(0, b"P\x00"), [answered(0, 0), invited(0, 1)]);
     let charged = [1, 2].map(|tenant| rig.worker.in_flight_of(TenantId(tenant)));
     assert_eq!(charged, [1, 0], "whoever the connection belongs to by now");
@@ -108,7 +108,7 @@ fn what_was_put_off_ends_with_its_tenant() {
     assert_eq!(rig.say(0, b"W\x10W\x10"), [invited(0, 0)]);
     rig.say(0, b"T\x02");
     let refused = (0, vec![b'R', 1, Status::NoTenant as u8]);
-    assert_eq!(rig.tell(Tell::Leave { tenant: TenantId(1) }), [refused]);
+    assert_eq!(rig.tell(WorkerMessage::Leave { tenant: TenantId(1) }), [refused]);
     assert_eq!(rig.say(0, b"P\x00"), [answered(0, 0)]);
     assert!(rig.worker.is_at_rest());
 }

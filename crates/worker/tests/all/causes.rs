@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, End, Instant, ListenerId, NamespaceId, Tell};
+use contract::{ConnId, End, Instant, ListenerId, NamespaceId, WorkerMessage};
 use nearflash_worker::Lead;
 
 /// An act that ends a connection.
@@ -20,10 +20,10 @@ fn each_end_is_counted_once_by_its_cause() {
         (End::Protocol, &|rig| drop(rig.say(2, b"X\x00"))),
         (End::Ordered, &|rig| {
             let conn = ConnId { index: 3, generation: 0 };
-            rig.tell(Tell::End { conn, until });
+            rig.tell(WorkerMessage::End { conn, until });
         }),
         (End::Drained, &|rig| {
-            rig.tell(Tell::Drain { listener: Some(ListenerId(0)), until: Some(until) });
+            rig.tell(WorkerMessage::Drain { listener: Some(ListenerId(0)), until: Some(until) });
         }),
     ];
     for (index, (cause, end)) in ends.into_iter().enumerate() {
@@ -39,7 +39,7 @@ fn each_end_is_counted_once_by_its_cause() {
 fn one_that_leaves_for_another_worker_has_not_ended() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     rig.connect(0, 1);
-    rig.tell(Tell::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
+    rig.tell(WorkerMessage::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
     assert!(rig.departed().is_some());
     assert_eq!(rig.meters.worker.read().ends, [0; End::ALL.len()]);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Tell};
+use contract::{ConnId, WorkerMessage};
 
 /// Checks that a draining worker is not inert while a connection is away, since the connection may
 /// come back with requests, which then go to the device.
@@ -13,7 +13,7 @@ fn while_a_connection_is_away_the_worker_may_come_to_a_device() {
     rig.connect(0, 1);
     let conn = ConnId { index: 0, generation: 0 };
     // Nobody takes mail there.
-    rig.tell(Tell::Move { conn, to: 1 });
+    rig.tell(WorkerMessage::Move { conn, to: 1 });
     assert_eq!(rig.worker.connections(), 0, "it is away");
     rig.drain();
     assert!(!rig.worker.is_inert());

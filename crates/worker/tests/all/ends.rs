@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Instant, Report, Stays, Tell};
+use contract::{ConnId, Instant, Report, Stays, WorkerMessage};
 
 const LATER: Duration = Duration::from_secs(10);
 
@@ -23,7 +23,7 @@ fn held() -> Rig {
 /// Orders the end of a connection by `until`. Returns the number of its requests in flight, as the
 /// worker reports it, or the reason why the connection does not end.
 fn end(rig: &mut Rig, conn: ConnId, until: Instant) -> Result<u32, Stays> {
-    rig.tell(Tell::End { conn, until });
+    rig.tell(WorkerMessage::End { conn, until });
     match rig.reported() {
         Some(Report::Ends { worker: 0, conn: told, begun }) if told == conn => {
             begun.map(|listed| {
@@ -81,16 +81,17 @@ fn a_name_whose_generation_has_passed_is_nobodys() {
 fn one_that_leaves_for_another_worker_ends_here() {
     let mut rig = held();
     rig.say(0, b"Q\x01B\x01");
-    rig.tell(Tell::Move { conn: name(0, 0), to: 1 });
+    rig.tell(WorkerMessage::Move { conn: name(0, 0), to: 1 });
     // It has half a request, so it is away; its name is nobody's once it has landed.
     let parcel = rig.departed().expect("it is quiet");
-    let landed = Tell::Landed { ticket: parcel.ticket, conn: name(3, 2), pause: Duration::ZERO };
+    let landed =
+        WorkerMessage::Landed { ticket: parcel.ticket, conn: name(3, 2), pause: Duration::ZERO };
     rig.tell(landed);
     assert!(matches!(rig.reported(), Some(Report::Moved { .. })));
     assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
     assert_eq!(rig.reported(), None, "one report follows");
     rig.say(1, b"W\x01");
-    rig.tell(Tell::Move { conn: name(1, 0), to: 1 });
+    rig.tell(WorkerMessage::Move { conn: name(1, 0), to: 1 });
     assert!(rig.departed().is_none(), "it owes a payload");
     assert_eq!(end(&mut rig, name(1, 0), Instant::ZERO + LATER), Ok(0));
     assert_eq!(rig.worker.connections(), 0);
@@ -105,14 +106,14 @@ fn of_one_that_is_between_two_workers_is_told_where_it_is_once_it_has_landed() {
     for comes_back in [false, true] {
         let mut rig = held();
         rig.hang_up(1);
-        rig.tell(Tell::Move { conn: name(0, 0), to: 1 });
+        rig.tell(WorkerMessage::Move { conn: name(0, 0), to: 1 });
         let parcel = rig.departed().expect("it is quiet");
         let until = Instant::ZERO + LATER;
-        (0..2).for_each(|_| drop(rig.tell(Tell::End { conn: name(0, 0), until })));
+        (0..2).for_each(|_| drop(rig.tell(WorkerMessage::End { conn: name(0, 0), until })));
         assert_eq!(rig.reported(), None, "nobody knows yet");
         let ticket = parcel.ticket;
-        let landed = Tell::Landed { ticket, conn: name(3, 2), pause: Duration::ZERO };
-        rig.tell(if comes_back { Tell::Returned(parcel) } else { landed });
+        let landed = WorkerMessage::Landed { ticket, conn: name(3, 2), pause: Duration::ZERO };
+        rig.tell(if comes_back { WorkerMessage::Returned(parcel) } else { landed });
         let (worker, conn) = if comes_back { (0, name(1, 0)) } else { (1, name(3, 2)) };
         let mut told: Vec<Report> = std::iter::from_fn(|| rig.reported()).collect();
         told.retain(|report| !matches!(report, Report::Moved { .. }));

@@ -2,7 +2,7 @@
 //! asked for where they land.
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Fence, ParcelPlace, Payload, Report, Status, Tell, TenantId};
+use contract::{ConnId, Fence, ParcelPlace, Payload, Report, Status, TenantId, WorkerMessage};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
     (conn, vec![b'I', tag])
@@ -14,7 +14,7 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
 
 fn leave(rig: &mut Rig) {
     let conn = ConnId { index: 0, generation: 0 };
-    assert_eq!(rig.tell(Tell::Move { conn, to: 1 }), []);
+    assert_eq!(rig.tell(WorkerMessage::Move { conn, to: 1 }), []);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_connection_brings_whole_payloads_requests_to_ask_for_and_its_fence() {
     let payloads: Vec<_> = parcel.requests.iter().map(|request| &request.payload).collect();
     assert_eq!(payloads, [&Payload::Whole(vec![0; UNIT])]);
     assert_eq!(parcel.put_off.len(), 1);
-    assert_eq!(rig.tell(Tell::Returned(parcel)), [invited(1, 1)]);
+    assert_eq!(rig.tell(WorkerMessage::Returned(parcel)), [invited(1, 1)]);
     assert_eq!(rig.say(1, b"P\x01"), []);
     assert!(!fence.is_running());
     fence.supersede();
@@ -50,7 +50,7 @@ fn a_connection_that_the_network_cannot_move_is_not_counted_among_those_that_lea
     assert!(rig.departed().is_none());
     let is_refusal = |report: &Report| matches!(report, Report::Moved { ended: Err(_), .. });
     assert!(rig.reported().is_some_and(|report| is_refusal(&report)));
-    rig.tell(Tell::List { from: 0 });
+    rig.tell(WorkerMessage::List { from: 0 });
     let Some(Report::Listed { connections, .. }) = rig.reported() else { panic!("no list") };
     assert_eq!([connections[0].can_move, connections[0].can_leave], [false, false]);
 }
@@ -64,7 +64,7 @@ fn a_connection_whose_name_cannot_be_looked_up_lands_in_a_later_turn() {
     let (tenant, client, connection) = (TenantId::DEFAULT, 7, 0);
     let is_superseded = false;
     parcel.place = Some(ParcelPlace { tenant, client, connection, serial: 1, is_superseded });
-    assert_eq!(rig.tell_shut(Tell::Returned(parcel)), []);
+    assert_eq!(rig.tell_shut(WorkerMessage::Returned(parcel)), []);
     assert_eq!(rig.worker.connections(), 0);
     assert_eq!(rig.pass(std::time::Duration::from_millis(1)), []);
     assert_eq!(rig.worker.connections(), 1);
@@ -82,7 +82,7 @@ fn a_payload_is_whole_when_it_was_checked_and_not_when_all_of_it_is_here() {
         let parcel = rig.departed().expect("a half payload travels");
         let payloads: Vec<_> = parcel.requests.iter().map(|request| &request.payload).collect();
         assert_eq!(payloads, [&Payload::Begun(vec![0; UNIT])]);
-        assert_eq!(rig.tell(Tell::Returned(parcel)), []);
+        assert_eq!(rig.tell(WorkerMessage::Returned(parcel)), []);
         assert_eq!(rig.say(1, end), [answered(1, 0, status)]);
         assert_eq!(rig.paid(), usize::from(status == Status::Ok), "no device saw a bad one");
     }
@@ -115,7 +115,7 @@ fn requests_that_wait_for_slots_are_taken_out_of_their_lines() {
     let parcel = rig.departed().expect("it is quiet");
     assert_eq!(parcel.put_off.iter().map(|(request, _)| request.tag).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(rig.worker.load().put_off, 1, "others of its tenant wait on");
-    assert_eq!(rig.tell(Tell::Returned(parcel)), []);
+    assert_eq!(rig.tell(WorkerMessage::Returned(parcel)), []);
     assert_eq!(rig.say(2, b"P\x00"), [answered(2, 0, Status::Ok), invited(2, 2)]);
 }
 
@@ -134,18 +134,19 @@ fn a_part_of_the_load_leaves_and_not_the_connection_that_is_nearly_all_of_it() {
         }
     }
     rig.pass(2 * second);
-    assert_eq!(rig.tell(Tell::Relieve { permille: 380, to: 1, at_once: 16 }), []);
+    assert_eq!(rig.tell(WorkerMessage::Relieve { permille: 380, to: 1, at_once: 16 }), []);
     let mut left = Vec::new();
     while let Some(parcel) = rig.departed() {
         left.push(parcel.peer);
         let conn = ConnId { index: 0, generation: 0 };
-        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
+        let landed =
+            WorkerMessage::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
         assert_eq!(rig.tell(landed), []);
     }
     assert_eq!(left.len(), 2, "{left:?}");
     assert_eq!(rig.say(0, b"R\x01"), [answered(0, 12, Status::Ok)], "the heavy one is there");
     rig.pass(2 * second);
-    assert_eq!(rig.tell(Tell::Relieve { permille: 500, to: 1, at_once: 16 }), []);
+    assert_eq!(rig.tell(WorkerMessage::Relieve { permille: 500, to: 1, at_once: 16 }), []);
     assert!(rig.departed().is_none(), "it is all that there is");
 }
 
@@ -155,12 +156,13 @@ fn a_part_of_the_load_leaves_and_not_the_connection_that_is_nearly_all_of_it() {
 fn whoever_is_given_away_behind_many_is_not_forgotten() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     (0..70).for_each(|index| rig.connect(index, 1));
-    assert_eq!(rig.tell(Tell::Give { count: 70, to: 1, at_once: 100 }), []);
+    assert_eq!(rig.tell(WorkerMessage::Give { count: 70, to: 1, at_once: 100 }), []);
     let mut left = 0;
     while let Some(parcel) = rig.departed() {
         left += 1;
         let conn = ConnId { index: left, generation: 0 };
-        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
+        let landed =
+            WorkerMessage::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
         assert_eq!(rig.tell(landed), []);
     }
     assert_eq!(left, 70);

@@ -1,11 +1,11 @@
 //! Namespaces that change while requests are on their way to the device.
 
 use crate::rig::{Rig, UNIT};
-use contract::{ConnId, Namespace, NamespaceId, Status, Tell};
+use contract::{ConnId, Namespace, NamespaceId, Status, WorkerMessage};
 
 /// Returns the message that replaces the worker's only namespace, or removes it.
-fn place(change: u64, namespace: Option<Namespace>) -> Tell {
-    Tell::Place { change, number: NamespaceId(1), namespace, name: "ns1".into() }
+fn place(change: u64, namespace: Option<Namespace>) -> WorkerMessage {
+    WorkerMessage::Place { change, number: NamespaceId(1), namespace, name: "ns1".into() }
 }
 
 fn of(blocks: u64) -> Option<Namespace> {
@@ -51,14 +51,14 @@ fn what_is_on_its_way_while_its_number_goes_to_another_is_refused_and_so_is_what
     let mut rig = held();
     rig.say(0, b"W\x01R\x01");
     rig.say(0, b"P\x00");
-    rig.tell(Tell::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
+    rig.tell(WorkerMessage::Move { conn: ConnId { index: 0, generation: 0 }, to: 1 });
     let parcel = rig.departed().expect("nothing of it is at the device");
     assert_eq!(parcel.requests.len(), 2);
     rig.tell(place(1, None));
     rig.tell(place(2, of(64)));
     rig.open_gate(true);
     let told = |tag: u8| (1, vec![b'R', tag, Status::NoNamespace as u8]);
-    let mut answers = rig.tell(Tell::Returned(parcel));
+    let mut answers = rig.tell(WorkerMessage::Returned(parcel));
     answers.sort();
     assert_eq!(answers, [0, 1].map(told));
     assert_eq!(rig.say(1, b"R\x01"), [told(2)]);

@@ -38,7 +38,7 @@ const ALL: [To; 4] = [To::Nobody, To::Server, To::Sink, To::Closed];
 
 /// The findings of the rounds besides the read latencies.
 #[derive(Default)]
-struct Told {
+struct ForgedRounds {
     /// Forged packets a second, by destination.
     rates: [Vec<f64>; ALL.len()],
     /// The associations that the client lost.
@@ -55,7 +55,8 @@ pub(super) fn measure(bed: &mut Cable) -> Vec<Measured> {
 }
 
 fn one(bed: &mut Cable, name: &'static str, transport: Transport) -> Measured {
-    let (mut sides, mut told) = (ALL.map(|to| Side::new(to.name().to_owned())), Told::default());
+    let (mut sides, mut told) =
+        (ALL.map(|to| Side::new(to.name().to_owned())), ForgedRounds::default());
     if let Err(error) = rounds(bed, transport, &mut sides, &mut told) {
         sides[1].add(Err(error));
     }
@@ -107,7 +108,7 @@ fn rounds(
     bed: &mut Cable,
     transport: Transport,
     sides: &mut [Side],
-    told: &mut Told,
+    told: &mut ForgedRounds,
 ) -> Result<(), String> {
     let port = bed.port();
     let server = bed.serve(&[transport.server_url(&bed.places, port)])?;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{BOB, Browser, Launch, Office, PATIENCE, Server, wait_until};
+use crate::support::{BOB, Browser, Launch, OperatorFiles, PATIENCE, Server, wait_until};
 use serde_json::{Value, json};
 
 /// The configuration of a slow drive, which tests on busy machines can load fully, and of tenants
@@ -632,10 +632,10 @@ fn the_report_of_figures_fits_a_telephone() {
 #[test]
 #[ignore = "browser: see `cargo xtask ci --only dashboard`"]
 fn who_comes_from_elsewhere_gives_a_token() {
-    let office = Office::new();
-    let _server = office.start();
+    let operators = OperatorFiles::new();
+    let _server = operators.start();
     let browser = Browser::start();
-    browser.open(&format!("https://{}/", office.at));
+    browser.open(&format!("https://{}/", operators.at));
     browser.await_true("a question", "document.querySelector('#sign-in').open");
     let sign_in = |token: &str| {
         let keys: Vec<String> = token.chars().map(String::from).collect();
@@ -657,7 +657,7 @@ fn who_comes_from_elsewhere_gives_a_token() {
     sign_in(BOB);
     browser.await_true("figures", LIVE);
     // It is the tab's, and lasts until it is given up.
-    browser.open(&format!("https://{}/ui/", office.at));
+    browser.open(&format!("https://{}/ui/", operators.at));
     browser.await_true("figures", LIVE);
     assert_eq!(browser.run("return localStorage.getItem('nearflash-token')"), json!(null));
     browser.picture("signed-in");

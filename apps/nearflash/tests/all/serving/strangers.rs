@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::support::{
-    Launch, Office, PATIENCE, Server, V1, V2, complaint, nearflash, now, pattern, v1_head,
+    Launch, OperatorFiles, PATIENCE, Server, V1, V2, complaint, nearflash, now, pattern, v1_head,
     wait_until,
 };
 use contract::{Command, Range, Status};
@@ -133,27 +133,28 @@ const LINES_MAX: u64 = 20;
 
 #[test]
 fn strangers_elsewhere_fill_no_audit_log() {
-    let office = Office::new();
-    let mut server = office.start();
+    let operators = OperatorFiles::new();
+    let mut server = operators.start();
     let begun = now();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..12 {
-                    let refused = office.client("not-the-token-of-anybody").tenants().unwrap_err();
+                    let refused =
+                        operators.client("not-the-token-of-anybody").tenants().unwrap_err();
                     assert!(refused.code().is_some(), "{refused}");
                 }
             });
         }
     });
     let periods = begun.elapsed().as_secs() / 10 + 1;
-    let audit = std::fs::read_to_string(office.path("audit")).unwrap();
+    let audit = std::fs::read_to_string(operators.path("audit")).unwrap();
     let lines = audit.lines().count() as u64;
     assert!((1..=LINES_MAX * periods).contains(&lines), "{lines} lines in {periods} periods");
     assert!(!audit.contains("\"done\""), "{audit}");
     // Those who may operate it have their lines all the same.
-    assert!(office.run("ann", &["tenant", "add", "gold"]).status.success());
-    let audit = std::fs::read_to_string(office.path("audit")).unwrap();
+    assert!(operators.run("ann", &["tenant", "add", "gold"]).status.success());
+    let audit = std::fs::read_to_string(operators.path("audit")).unwrap();
     assert!(audit.lines().last().unwrap().contains("\"done\""), "{audit}");
     assert!(server.runs());
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::{opcode, squeue, types};
-use packets::{Arrived, Lane, Station};
+use packets::{Arrived, Lane, PeerAddress};
 
 use self::calls::{Call, UnderWay, pause};
 pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
@@ -161,7 +161,7 @@ impl XdpLane {
 
     /// Hands a frame up, if it is for us.
     fn land(&mut self, buf: Buf, at: usize, bytes: usize, arrived: &mut Vec<Arrived>) {
-        let Some(from) = station(&buf.bytes()[at..at + bytes], &self.ether_port) else {
+        let Some(from) = peer_address(&buf.bytes()[at..at + bytes], &self.ether_port) else {
             return self.give(buf);
         };
         let (lane, at, bytes, is_marked) = (0, at + HEAD_BYTES, bytes - HEAD_BYTES, false);
@@ -254,14 +254,14 @@ impl XdpLane {
 
 /// Returns the sender's address of a frame; `None` if the frame is not for the port and card of
 /// `ether_port`.
-fn station(frame: &[u8], ether_port: &EtherPort) -> Option<Station> {
+fn peer_address(frame: &[u8], ether_port: &EtherPort) -> Option<PeerAddress> {
     let mac = |at: usize| Some(Mac(frame.get(at..at + 6)?.try_into().ok()?));
     let (to, from) = (mac(0)?, mac(6)?);
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let is_ours =
         to == ether_port.card.mac && word(12)? == ETHERTYPE && word(14)? == ether_port.port;
     let port = sender(frame.get(14..)?)?;
-    (is_ours && !from.is_of_many()).then_some(Station::Ethernet { mac: from, port })
+    (is_ours && !from.is_of_many()).then_some(PeerAddress::Ethernet { mac: from, port })
 }
 
 impl Lane for XdpLane {
@@ -308,8 +308,8 @@ impl Lane for XdpLane {
         self.free.len().min(self.card.sent.room()) >= self.pieces_max
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
-        let Station::Ethernet { mac, port } = to else { return };
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        let PeerAddress::Ethernet { mac, port } = to else { return };
         let mut chunk = self.free.pop().expect("there is room");
         let head = &mut chunk.bytes_mut()[..HEAD_BYTES];
         head[..6].copy_from_slice(&mac.0);
@@ -333,7 +333,7 @@ impl Lane for XdpLane {
         self.append(chunk, at, false);
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         if !self.has_room() {
             return;
         }
@@ -355,7 +355,7 @@ impl Lane for XdpLane {
         }
     }
 
-    fn renew(&mut self, _to: Station) {}
+    fn renew(&mut self, _to: PeerAddress) {}
 
     fn has_work(&self) -> bool {
         let sends = !self.is_busy_with(Call::Send) && self.waits();

@@ -31,11 +31,11 @@ fn request(tag: u64, command: Command, payload: Payload) -> ParcelRequest {
     ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at }
 }
 
-fn sight() -> Sight {
-    let mut sight = Sight::new(NamespaceId(3), 5);
-    (sight.admitted, sight.follows) = (7, true);
-    [(9, 6), (2, 7)].iter().for_each(|(number, after)| sight.learn(NamespaceId(*number), *after));
-    sight
+fn view() -> NamespaceView {
+    let mut view = NamespaceView::new(NamespaceId(3), 5);
+    (view.admitted, view.follows) = (7, true);
+    [(9, 6), (2, 7)].iter().for_each(|(number, after)| view.learn(NamespaceId(*number), *after));
+    view
 }
 
 fn parcel() -> Parcel {
@@ -63,7 +63,7 @@ fn parcel() -> Parcel {
         ticket: Ticket(9),
         peer: Peer::Internet("192.0.2.1:7420".parse().unwrap()),
         listener: ListenerId(2),
-        sight: sight(),
+        view: view(),
         session: vec![b'r', 1, 2, 3],
         grant: Some(ParcelGrant { tenant: TenantId(1), register: true, all: Rights::ALL, single }),
         entered: Some(Member { tenant: TenantId(1), epoch: 0 }),

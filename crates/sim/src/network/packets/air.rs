@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use contract::{Buf, Instant};
 use flash::Chance;
-use packets::{Arrived, Station};
+use packets::{Arrived, PeerAddress};
 use wire::packets::PacketKind;
 
 use crate::marks::{Mark, Marks};
@@ -27,7 +27,7 @@ const TAPE: usize = 256;
 
 /// The behaviour of the network of packets.
 #[derive(Clone, Debug)]
-pub(crate) struct PacketWeather {
+pub(crate) struct PacketImpairments {
     /// The latency of a packet in nanoseconds.
     pub(crate) latency: RangeInclusive<u64>,
     /// The share of packets that take up to twenty times as long, so that others overtake them.
@@ -67,7 +67,7 @@ struct Place {
 pub(super) struct Air {
     pub(super) now: Instant,
     chance: Chance,
-    weather: PacketWeather,
+    impairments: PacketImpairments,
     calm: bool,
     places: Vec<Place>,
     /// The indices of the workers' cards.
@@ -78,11 +78,11 @@ pub(super) struct Air {
 }
 
 impl Air {
-    pub(super) fn new(weather: PacketWeather, chance: Chance, marks: Marks) -> Air {
+    pub(super) fn new(impairments: PacketImpairments, chance: Chance, marks: Marks) -> Air {
         Air {
             now: Instant::ZERO,
             chance,
-            weather,
+            impairments,
             calm: false,
             places: Vec::new(),
             workers: Vec::new(),
@@ -131,7 +131,7 @@ impl Air {
         if [from, to].iter().any(is_narrow) {
             return self.marks.hit(Mark::PacketSwallowed);
         }
-        let PacketWeather { lost, doubled, damaged, .. } = self.weather;
+        let PacketImpairments { lost, doubled, damaged, .. } = self.impairments;
         if self.happens(lost) {
             return self.marks.hit(Mark::PacketLost);
         }
@@ -156,8 +156,8 @@ impl Air {
 
     /// Puts a packet on its way.
     fn fly(&mut self, flying: Flying) {
-        let nanos = self.chance.within(self.weather.latency.clone());
-        let late = self.weather.late;
+        let nanos = self.chance.within(self.impairments.latency.clone());
+        let late = self.impairments.late;
         let factor = if self.happens(late) { self.chance.within(2..=20) } else { 1 };
         self.order += 1;
         let at = self.now + Duration::from_nanos(nanos * factor);
@@ -190,7 +190,7 @@ impl Air {
             let fits = |buf: &mut Buf| listens && bytes.len() <= buf.capacity();
             let Some(mut buf) = bufs.pop_if(fits) else { continue };
             buf.prefix_mut(bytes.len()).copy_from_slice(&bytes);
-            let (lane, from, at, is_marked) = (0, Station::Internet(from), 0, false);
+            let (lane, from, at, is_marked) = (0, PeerAddress::Internet(from), 0, false);
             arrived.push(Arrived {
                 lane,
                 from,

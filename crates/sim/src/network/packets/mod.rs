@@ -16,7 +16,7 @@ use contract::{Buf, Instant};
 use flash::Chance;
 use packets::{PacketKey, Sealed, Settings, TransportSettings};
 
-pub(crate) use self::air::PacketWeather;
+pub(crate) use self::air::PacketImpairments;
 use self::air::{Air, SharedAir};
 pub(crate) use self::port::PacketPort;
 use super::host::Sizes;
@@ -33,8 +33,8 @@ pub(crate) struct PacketNetwork {
 }
 
 impl PacketNetwork {
-    pub(crate) fn new(weather: PacketWeather, seed: u64, marks: Marks) -> PacketNetwork {
-        let air = Rc::new(RefCell::new(Air::new(weather, Chance::new(seed), marks)));
+    pub(crate) fn new(impairments: PacketImpairments, seed: u64, marks: Marks) -> PacketNetwork {
+        let air = Rc::new(RefCell::new(Air::new(impairments, Chance::new(seed), marks)));
         let mut key = Chance::new(seed ^ 0x5ea1);
         let packets_max = [50, 5_000][key.within(0..=1) as usize];
         let of_key = || PacketKey::new([9; 32]);

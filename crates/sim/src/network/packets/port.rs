@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use contract::{Buf, Instant, ListenerId, NetEvent, Streams};
 use flash::Chance;
-use packets::{Packets, Sealed, Settings, Station, TransportSettings};
+use packets::{Packets, PeerAddress, Sealed, Settings, TransportSettings};
 
 use super::air::SharedAir;
 use super::wire::Wire;
@@ -159,7 +159,7 @@ fn begin(
     let mut packets = Packets::new(settings, vec![lane], buffers);
     match accepts {
         true => packets.listen(Some(ListenerId(0))),
-        false => packets.dial_to(&[Station::Internet(air.borrow().server())]),
+        false => packets.dial_to(&[PeerAddress::Internet(air.borrow().server())]),
     }
     packets
 }

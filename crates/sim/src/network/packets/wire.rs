@@ -1,7 +1,7 @@
 //! The lane of a host into the simulated network.
 
 use contract::{Buf, Instant};
-use packets::{Arrived, Lane, Station};
+use packets::{Arrived, Lane, PeerAddress};
 
 use super::air::SharedAir;
 
@@ -13,8 +13,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    fn send(&mut self, to: Station, bytes: Vec<u8>) {
-        if let (Station::Internet(to), false) = (to, self.has_ended) {
+    fn send(&mut self, to: PeerAddress, bytes: Vec<u8>) {
+        if let (PeerAddress::Internet(to), false) = (to, self.has_ended) {
             self.air.borrow_mut().carry(self.place, to, bytes);
         }
     }
@@ -34,19 +34,19 @@ impl Lane for Wire {
         true
     }
 
-    fn put<'a>(&mut self, to: Station, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
+    fn put<'a>(&mut self, to: PeerAddress, bytes: usize, parts: impl Iterator<Item = &'a [u8]>) {
         let packet: Vec<u8> = parts.flatten().copied().collect();
         assert_eq!(packet.len(), bytes, "a packet has its size");
         self.send(to, packet);
     }
 
-    fn part(&mut self, to: Station, packet: &[u8]) {
+    fn part(&mut self, to: PeerAddress, packet: &[u8]) {
         self.send(to, packet.to_vec());
     }
 
     fn kick(&mut self) {}
 
-    fn renew(&mut self, _to: Station) {}
+    fn renew(&mut self, _to: PeerAddress) {}
 
     fn has_work(&self) -> bool {
         let air = self.air.borrow();

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence,
-    Fenced, Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, Movable,
-    NamespaceId, NetEvent, Opening, Parcel, Peer, QueueFull, Range, Reply, Report, Request,
-    Scheduler, Session, Slot, Speaks, Status, Streams, Tag, Tell, TenantId, Ticket, Transport,
-    Unpack,
+    Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Feedback, Fence, Fenced,
+    Frame, FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, Movable, NamespaceId,
+    NetEvent, Opening, Parcel, Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session,
+    Slot, Speaks, Status, Streams, Tag, TenancyRequest, TenantId, Ticket, Transport, Unpack,
+    WorkerMessage,
 };
 use flash::Null;
 use nearflash_worker::{
@@ -312,23 +312,23 @@ impl Unpack for Speech {
 /// The mailbox between control plane and worker: unread commands, commands to others, and reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letters(
-    Rc<RefCell<VecDeque<Tell>>>,
-    Rc<RefCell<VecDeque<Tell>>>,
+    Rc<RefCell<VecDeque<WorkerMessage>>>,
+    Rc<RefCell<VecDeque<WorkerMessage>>>,
     Rc<RefCell<VecDeque<Report>>>,
 );
 
 impl Mailbox for Letters {
-    fn ask(&mut self, _: Ask) -> bool {
+    fn ask(&mut self, _: TenancyRequest) -> bool {
         false
     }
     fn report(&mut self, report: Report) {
         self.2.borrow_mut().push_back(report);
     }
-    fn pass(&mut self, _: u16, tell: Tell) -> Result<(), Tell> {
+    fn pass(&mut self, _: u16, tell: WorkerMessage) -> Result<(), WorkerMessage> {
         self.1.borrow_mut().push_back(tell);
         Ok(())
     }
-    fn poll(&mut self) -> Option<Tell> {
+    fn poll(&mut self) -> Option<WorkerMessage> {
         self.0.borrow_mut().pop_front()
     }
 }
@@ -413,7 +413,7 @@ impl Rig {
 
     /// Gives the worker a message while another thread uses the table of names. Returns the heads
     /// of the messages that the worker then sends, with the indices of their connections.
-    pub(crate) fn tell_shut(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn tell_shut(&mut self, tell: WorkerMessage) -> Vec<(u32, Vec<u8>)> {
         let parts = self.parts.clone();
         parts.fences.shut_while(|| self.tell(tell))
     }
@@ -476,7 +476,7 @@ impl Rig {
 
     /// Gives the worker a message of the control plane. Returns the heads of the messages that the
     /// worker then sends.
-    pub(crate) fn tell(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn tell(&mut self, tell: WorkerMessage) -> Vec<(u32, Vec<u8>)> {
         self.letters.0.borrow_mut().push_back(tell);
         self.turns()
     }
@@ -490,7 +490,7 @@ impl Rig {
     /// left.
     pub(crate) fn departed(&mut self) -> Option<Box<Parcel>> {
         match self.letters.1.borrow_mut().pop_front()? {
-            Tell::Arrive(parcel) => Some(parcel),
+            WorkerMessage::Arrive(parcel) => Some(parcel),
             other => panic!("{other:?}"),
         }
     }

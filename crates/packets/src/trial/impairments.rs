@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::perfect::{SMALL, sealed};
 use super::talk::{Manner, Talks};
-use super::world::{Arena, Port, Weather, World};
+use super::world::{Arena, Impairments, Port, World};
 use crate::{Counters, Down, Policy, Sealed, Settings};
 
 /// A random plan of a world and its conversations, which one seed decides.
 struct Plan {
-    weather: Weather,
+    impairments: Impairments,
     manner: Manner,
     channels: u64,
     client: Settings,
@@ -23,7 +23,7 @@ struct Plan {
 fn plan(seed: u64) -> Plan {
     let mut chance = Chance(seed);
     let mut some = |most: usize| if chance.below(2) == 0 { 0 } else { chance.below(most) as u32 };
-    let weather = Weather {
+    let impairments = Impairments {
         loss: some(250),
         duplicate: some(300),
         reorder: some(500),
@@ -60,22 +60,22 @@ fn plan(seed: u64) -> Plan {
     };
     let channels = 1 + chance.below(8) as u64;
     let lanes = 1 + chance.below(2);
-    Plan { weather, manner, channels, client, server, port, lanes }
+    Plan { impairments, manner, channels, client, server, port, lanes }
 }
 
 /// Runs the world of a seed to its end. Returns the counters of both endpoints, and `true` if one
-/// end took the other for dead. In the worst weather a dozen packets in a row are sometimes lost.
+/// end took the other for dead. In the worst case a dozen packets in a row are sometimes lost.
 fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
-    let Plan { weather, manner, channels, client, server, port, lanes } = plan(seed);
+    let Plan { impairments, manner, channels, client, server, port, lanes } = plan(seed);
     let ports = std::vec![port; lanes];
     let mut world = World::new(seed);
     let client = Settings { accepts: false, ..client };
     let client = world.add(client, ports.clone(), arena);
     let server = world.add(server, ports, arena);
-    world.weather = weather;
+    world.impairments = impairments;
     let mut talks = Talks::new(manner, seed ^ 1);
     let endpoint = &mut world.nodes[client].endpoint;
-    let association = endpoint.dial(world.now, 0, World::station(server, 0)).unwrap();
+    let association = endpoint.dial(world.now, 0, World::peer_address(server, 0)).unwrap();
     let (mut started, mut has_path) = (0, false);
     let end = world.now + Duration::from_secs(100);
     while world.now < end && (started < channels || talks.open() > 0) {
@@ -89,7 +89,7 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
             talks.resume(&mut world.nodes[node].endpoint, node);
         }
         if lanes > 1 {
-            let (now, to) = (world.now, World::station(server, 1));
+            let (now, to) = (world.now, World::peer_address(server, 1));
             let endpoint = &mut world.nodes[client].endpoint;
             has_path = has_path || endpoint.add_path(now, association, (1, to), true);
             // The second lane comes and goes.
@@ -97,7 +97,7 @@ fn trial(seed: u64, arena: &mut Arena) -> ([Counters; 2], bool) {
             world.nodes.iter_mut().for_each(|node| node.ports[1].is_cut = is_cut);
         }
     }
-    world.weather = Weather::default();
+    world.impairments = Impairments::default();
     let until = world.now + Duration::from_secs(33);
     world.run(until, |endpoint, node, event| talks.follow(endpoint, node, event, arena));
     // When all has been said, the association ends.

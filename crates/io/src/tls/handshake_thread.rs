@@ -59,19 +59,19 @@ pub(super) struct Dialler {
 }
 
 /// A handle to the thread that does handshakes. The thread ends when the handle is dropped.
-pub(crate) struct Porter {
+pub(crate) struct HandshakeThread {
     /// The channel of new connections; dropped to end the thread.
     guests: Option<Sender<(OwnedFd, Answer)>>,
     waiting: Arc<AtomicUsize>,
     waker: Waker,
 }
 
-impl Porter {
+impl HandshakeThread {
     /// Starts the thread and returns its handle.
     ///
     /// # Errors
     /// Fails if the system has no thread or descriptor left.
-    pub(crate) fn start() -> Result<Porter, Error> {
+    pub(crate) fn start() -> Result<HandshakeThread, Error> {
         let (guests, inbox) = channel();
         let waker = Waker::new()?;
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -80,7 +80,7 @@ impl Porter {
             .name("nf-tls".to_owned())
             .spawn(move || hall.run(&Clock::start(), &inbox))
             .map_err(|error| Error::new(format!("cannot start a thread for TLS: {error}")))?;
-        Ok(Porter { guests: Some(guests), waiting, waker })
+        Ok(HandshakeThread { guests: Some(guests), waiting, waker })
     }
 
     /// Sends a socket to the thread for its handshake.
@@ -96,7 +96,7 @@ impl Porter {
     }
 }
 
-impl Drop for Porter {
+impl Drop for HandshakeThread {
     fn drop(&mut self) {
         self.guests = None;
         self.waker.wake();
@@ -425,7 +425,7 @@ impl Hall {
 /// The TLS handshakes of connections that a thread dials, carried out by a second thread.
 pub(crate) struct Greeter {
     tls: ClientTls,
-    porter: Porter,
+    handshake_thread: HandshakeThread,
     dialler: Dialler,
     outcomes: Receiver<Outcome>,
 }
@@ -439,13 +439,13 @@ impl Greeter {
         let (sender, outcomes) = channel();
         let dialler =
             Dialler { outcomes: sender, has_news: Arc::new(AtomicBool::new(false)), waker };
-        Ok(Greeter { tls, porter: Porter::start()?, dialler, outcomes })
+        Ok(Greeter { tls, handshake_thread: HandshakeThread::start()?, dialler, outcomes })
     }
 
     /// Starts the handshake of a connection, over a second descriptor of its socket.
     pub(crate) fn greet(&self, conn: ConnId, socket: OwnedFd) {
         let answer = Answer::Dialled { tls: self.tls.clone(), conn, to: self.dialler.clone() };
-        self.porter.welcome(socket, answer);
+        self.handshake_thread.welcome(socket, answer);
     }
 
     /// Returns whether a handshake has ended since the last call.

@@ -16,14 +16,14 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The numbers of connections at earlier checks, from which the time to return memory follows.
 #[derive(Debug, Default)]
-pub(crate) struct Thrift {
+pub(crate) struct MemoryTrim {
     /// The largest number of connections since memory was last returned.
     most: u32,
     last: u32,
     given_at: Option<Instant>,
 }
 
-impl Thrift {
+impl MemoryTrim {
     /// Takes the present number of connections. Returns `true` if memory should be returned to the
     /// system.
     pub(crate) fn look(&mut self, connections: u32, now: Instant) -> bool {
@@ -44,9 +44,9 @@ mod tests {
 
     /// Returns the seconds at which memory is given back, of these numbers of connections a second.
     fn given(connections: impl IntoIterator<Item = u32>) -> Vec<u64> {
-        let (mut thrift, mut given) = (Thrift::default(), Vec::new());
+        let (mut memory_trim, mut given) = (MemoryTrim::default(), Vec::new());
         for (connections, second) in connections.into_iter().zip(1..) {
-            if thrift.look(connections, Instant::ZERO + Duration::from_secs(second)) {
+            if memory_trim.look(connections, Instant::ZERO + Duration::from_secs(second)) {
                 given.push(second);
             }
         }

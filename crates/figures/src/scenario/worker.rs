@@ -181,7 +181,7 @@ impl Device for Late {
 type Served = Worker<Wire, Late, Counted, ServerSession>;
 
 /// A worker, its processor and its connections.
-pub(crate) struct Station {
+pub(crate) struct SimWorker {
     worker: Served,
     rounds: Rc<Rounds>,
     /// The virtual time in nanoseconds at which the processor becomes free from its turn or stall.
@@ -196,14 +196,14 @@ pub(crate) struct Station {
     pub(crate) scheduling: u64,
 }
 
-impl Station {
+impl SimWorker {
     pub(crate) fn new(
         queue: DiskQueue,
         order: Order,
         parts: Arc<Parts>,
         tenants: usize,
         stalls: Stalls,
-    ) -> Station {
+    ) -> SimWorker {
         let memory = Memory::take();
         let rounds = Rc::new(Rounds::default());
         let order = Counted { order, rounds: rounds.clone() };
@@ -216,7 +216,7 @@ impl Station {
             Limits { tenants, ..Limits::default() },
             |_, _| ServerSession::new(),
         );
-        Station {
+        SimWorker {
             worker,
             rounds,
             free_at: 0,

@@ -1,4 +1,4 @@
-//! Fuzzing of the lists of further stations that peers tell: absurd lists are refused, and a station
+//! Fuzzing of the lists of further addresses that peers tell: absurd lists are refused, and an address
 //! gets nothing but small probes until it has answered one.
 
 use std::cell::RefCell;
@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::{Buf, Instant};
-use nearflash_packets::{Arrived, AssociationId, Endpoint, Event, Packet, Settings, Station};
+use nearflash_packets::{Arrived, AssociationId, Endpoint, Event, Packet, PeerAddress, Settings};
 use wire::packets::{
-    AcceptBody, HELLO_BYTES, PacketHead, PacketHelloBody, PacketKind, ProbeBody, STATION_IPV4,
-    StationBody, VERSION,
+    ADDRESS_IPV4, AcceptBody, AddressBody, HELLO_BYTES, PacketHead, PacketHelloBody, PacketKind,
+    ProbeBody, VERSION,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::fuzz_packets::{Chance, seal};
-use crate::pair::{SMALL, station};
+use crate::pair::{SMALL, peer_address};
 use crate::rounds::rounds;
 
 /// The number of rounds if the environment sets no time.
@@ -39,21 +39,21 @@ struct Client {
     number: u32,
 }
 
-/// A packet of the client: its station, kind, length and bytes behind the head.
+/// A packet of the client: its address, kind, length and bytes behind the head.
 struct Sent {
-    to: Station,
+    to: PeerAddress,
     kind: PacketKind,
     bytes: usize,
     body: Vec<u8>,
 }
 
 impl Client {
-    /// Returns a client that dialled a server with `stations` further stations, which accepted.
-    fn new(stations: u16) -> Client {
+    /// Returns a client that dialled a server with `addresses` further addresses, which accepted.
+    fn new(peer_addresses: u16) -> Client {
         let settings = Settings { accepts: false, secret: [1; 32], ..SMALL };
         let now = Instant::from_nanos(1_000_000_000);
         let mut endpoint = Endpoint::new(settings);
-        let association = endpoint.dial(now, 0, station(1)).unwrap();
+        let association = endpoint.dial(now, 0, peer_address(1)).unwrap();
         let mut client = Client { endpoint, now, association, own: (0, 0), number: 0 };
         let hello = client.fetch().expect("a hello");
         let (hello, _) = PacketHelloBody::read_from_prefix(&hello.body).unwrap();
@@ -61,10 +61,10 @@ impl Client {
         let accept = AcceptBody {
             association: SERVER.0.into(),
             packet_bytes: 9000.into(),
-            stations: stations.into(),
+            peer_addresses: peer_addresses.into(),
             cookie: SERVER.1.into(),
         };
-        client.hand(0, station(1), PacketKind::ACCEPT, accept.as_bytes());
+        client.hand(0, peer_address(1), PacketKind::ACCEPT, accept.as_bytes());
         assert_eq!(client.endpoint.event(), Some(Event::Up(association)));
         client
     }
@@ -101,7 +101,7 @@ impl Client {
     }
 
     /// Hands a packet to the client.
-    fn hand(&mut self, lane: u8, from: Station, kind: PacketKind, body: &[u8]) {
+    fn hand(&mut self, lane: u8, from: PeerAddress, kind: PacketKind, body: &[u8]) {
         self.number += 1;
         let mut head = PacketHead::new_zeroed();
         head.version_kind = VERSION << 4 | kind.0;
@@ -121,8 +121,8 @@ impl Client {
         BUFS.with_borrow_mut(|bufs| bufs.extend(returned));
     }
 
-    /// Returns the number that the client asks a station to return in the next probe.
-    fn challenge(&mut self, from: Station) -> u64 {
+    /// Returns the number that the client asks an address to return in the next probe.
+    fn challenge(&mut self, from: PeerAddress) -> u64 {
         // Before the client takes its path for one that swallows large packets.
         let sent = self.fetch_for(Duration::from_millis(1));
         let probe = sent.into_iter().find(|sent| sent.kind == PacketKind::PROBE && sent.to == from);
@@ -130,16 +130,18 @@ impl Client {
         probe.challenge.get()
     }
 
-    /// Answers the client's probe with this list, and returns the stations that it believes.
-    fn told(&mut self, list: &[u8]) -> Vec<Station> {
-        let echo = self.challenge(station(1));
+    /// Answers the client's probe with this list, and returns the addresses that it believes.
+    fn told(&mut self, list: &[u8]) -> Vec<PeerAddress> {
+        let echo = self.challenge(peer_address(1));
         let body = ProbeBody { challenge: 0.into(), echo: echo.into() };
-        self.hand(0, station(1), PacketKind::PROBE, &[body.as_bytes(), list].concat());
+        self.hand(0, peer_address(1), PacketKind::PROBE, &[body.as_bytes(), list].concat());
         let mut told = Vec::new();
         while let Some(event) = self.endpoint.event() {
             match event {
-                Event::Told(association, station) if association == self.association => {
-                    told.push(station);
+                Event::AddressAnnounced(association, peer_address)
+                    if association == self.association =>
+                {
+                    told.push(peer_address);
                 }
                 other => panic!("nothing else happens: {other:?}"),
             }
@@ -149,14 +151,14 @@ impl Client {
 }
 
 fn listed(octets: [u8; 4], port: u16) -> Vec<u8> {
-    let mut body = StationBody::new_zeroed();
-    (body.kind, body.port) = (STATION_IPV4, port.into());
+    let mut body = AddressBody::new_zeroed();
+    (body.kind, body.port) = (ADDRESS_IPV4, port.into());
     body.address[..4].copy_from_slice(&octets);
     body.as_bytes().to_vec()
 }
 
-fn at(octets: [u8; 4], port: u16) -> Station {
-    Station::Internet(SocketAddr::from((octets, port)))
+fn at(octets: [u8; 4], port: u16) -> PeerAddress {
+    PeerAddress::Internet(SocketAddr::from((octets, port)))
 }
 
 #[test]
@@ -182,11 +184,11 @@ fn stations_are_told_by_the_answer_to_a_probe_alone() {
     let sent = client.fetch_for(Duration::from_millis(20));
     assert!(sent.iter().all(|sent| sent.kind != PacketKind::PROBE), "there is nothing to ask for");
     let mut client = Client::new(1);
-    let echo = client.challenge(station(1));
+    let echo = client.challenge(peer_address(1));
     for forged in [0, 1, echo ^ 1] {
         let body = ProbeBody { challenge: 5.into(), echo: forged.into() };
         let list = listed([10, 9, 0, 1], 7420);
-        client.hand(0, station(1), PacketKind::PROBE, &[body.as_bytes(), &list].concat());
+        client.hand(0, peer_address(1), PacketKind::PROBE, &[body.as_bytes(), &list].concat());
         assert_eq!(client.endpoint.event(), None, "{forged}");
     }
 }
@@ -215,7 +217,7 @@ fn a_told_station_gets_small_probes_alone_until_it_answers() {
 }
 
 #[test]
-fn fuzz_lists_of_stations() {
+fn fuzz_lists_of_peer_addresses() {
     rounds(ROUNDS, |seed| {
         let mut chance = Chance(seed);
         let mut client = Client::new(chance.next() as u16 | 1);
@@ -231,10 +233,13 @@ fn fuzz_lists_of_stations() {
         list.truncate(list.len() - chance.below(list.len() / 8 + 1));
         let told = client.told(&list);
         assert!(told.len() <= 3);
-        for (n, station) in told.into_iter().enumerate() {
-            assert!(matches!(station, Station::Internet(at) if at.port() > 0), "{station:?}");
+        for (n, peer_address) in told.into_iter().enumerate() {
+            assert!(
+                matches!(peer_address, PeerAddress::Internet(at) if at.port() > 0),
+                "{peer_address:?}"
+            );
             let (now, association) = (client.now, client.association);
-            client.endpoint.add_path(now, association, (n as u8 + 1, station), true);
+            client.endpoint.add_path(now, association, (n as u8 + 1, peer_address), true);
         }
         client.fetch_for(Duration::from_secs(1));
         client.endpoint.hang_up(client.association);

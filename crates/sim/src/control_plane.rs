@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meters, Promise, Report, Slo, Stays, Tell, TenantId};
+use contract::{Instant, Meters, Promise, Report, Slo, Stays, TenantId, WorkerMessage};
 use control::{
     DeviceSetup, Origin, State, Switches, TenantRegistry, Tenants, WorkerController, WorkerMailbox,
 };
@@ -16,15 +16,15 @@ use worker::Line;
 
 use crate::mailbox::WatchedMailbox;
 use crate::marks::{Mark, Marks};
-use crate::plan::{OfficePlan, Sabotage};
+use crate::plan::{ControlPlanePlan, Sabotage};
 use crate::tenants::{self, HOSTILE, TENANTS};
 
 /// The longest time between two turns of the control plane, in nanoseconds.
 const PAUSE_MAX: u64 = 20_000_000;
 
 /// The control plane of the simulated server, with its operator and checks.
-pub(crate) struct Office {
-    plan: OfficePlan,
+pub(crate) struct ControlPlane {
+    plan: ControlPlanePlan,
     tenants: Tenants,
     controller: WorkerController,
     boxes: Vec<Option<WorkerMailbox>>,
@@ -39,14 +39,14 @@ pub(crate) struct Office {
     marks: Marks,
 }
 
-impl Office {
+impl ControlPlane {
     pub(crate) fn new(
-        plan: OfficePlan,
+        plan: ControlPlanePlan,
         workers: usize,
         sabotage: Sabotage,
         now: Instant,
         marks: &Marks,
-    ) -> Office {
+    ) -> ControlPlane {
         let device = DeviceSetup {
             name: "disk".to_owned(),
             model: Some(model(plan.tokens)),
@@ -61,7 +61,7 @@ impl Office {
         }
         drop(registry);
         let (controller, boxes) = WorkerController::new(tenants.clone(), workers);
-        Office {
+        ControlPlane {
             plan,
             tenants,
             controller,
@@ -140,7 +140,7 @@ impl Office {
     }
 
     /// Sends a command to a worker.
-    pub(crate) fn order(&mut self, worker: usize, tell: Tell, now: Instant) {
+    pub(crate) fn order(&mut self, worker: usize, tell: WorkerMessage, now: Instant) {
         self.controller.order(worker, tell);
         self.due = now;
     }

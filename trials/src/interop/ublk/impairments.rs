@@ -1,7 +1,7 @@
 //! An attached volume over packets, behind a network that loses, reorders and corrupts them.
 //!
 //! Server and client are in network namespaces of one guest, which are joined by a bridge in a third.
-//! The weather is the kernel's `netem` at both ports of the bridge, where frames of UDP and raw
+//! The impairments is the kernel's `netem` at both ports of the bridge, where frames of UDP and raw
 //! frames pass alike.
 
 use super::super::guest::{Guest, LATER, SOON};
@@ -189,7 +189,7 @@ fn judge(said: &str, wanted: &[Count]) -> Result<String, String> {
             let of_end = said.lines().filter_map(|line| line.strip_prefix(&head));
             let count: u64 = of_end.filter_map(|count| count.parse::<u64>().ok()).sum();
             if count == 0 {
-                return Err(format!("no weather: nothing was {name} at the {end}:\n{said}"));
+                return Err(format!("no impairments: nothing was {name} at the {end}:\n{said}"));
             }
             sum += count;
         }

@@ -13,19 +13,19 @@ pub(crate) const ANN: &str = "ann-may-change-everything-0123456789";
 pub(crate) const BOB: &str = "bob-may-read-everything-0123456789";
 
 /// A directory for the files of a server and its operators.
-pub(crate) struct Office {
+pub(crate) struct OperatorFiles {
     folder: tempfile::TempDir,
     pub(crate) at: SocketAddr,
 }
 
-impl Office {
-    pub(crate) fn new() -> Office {
-        let office = Office { folder: tempfile::tempdir().unwrap(), at: free_port() };
-        office.certify();
-        office.put("tokens", &format!("ann change {ANN}\nbob read {BOB}\n"), 0o600);
-        office.put("ann", ANN, 0o600);
-        office.put("bob", BOB, 0o600);
-        office
+impl OperatorFiles {
+    pub(crate) fn new() -> OperatorFiles {
+        let operators = OperatorFiles { folder: tempfile::tempdir().unwrap(), at: free_port() };
+        operators.certify();
+        operators.put("tokens", &format!("ann change {ANN}\nbob read {BOB}\n"), 0o600);
+        operators.put("ann", ANN, 0o600);
+        operators.put("bob", BOB, 0o600);
+        operators
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -66,7 +66,7 @@ impl Removals {
 
 /// A connection's knowledge of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct NamespaceView {
     /// The namespace of requests that name none.
     pub namespace: NamespaceId,
     /// The number of removals that the connection's peer knows of: those before the connection
@@ -82,13 +82,19 @@ pub struct Sight {
     learned: Vec<(NamespaceId, u64)>,
 }
 
-impl Sight {
+impl NamespaceView {
     /// Maximum number of reused numbers that a connection learns of.
     pub const LEARNED_MAX: usize = 64;
 
     /// Returns the knowledge of a connection that opens after so many removals.
-    pub fn new(namespace: NamespaceId, removals: u64) -> Sight {
-        Sight { namespace, removals, admitted: removals, follows: false, learned: Vec::new() }
+    pub fn new(namespace: NamespaceId, removals: u64) -> NamespaceView {
+        NamespaceView {
+            namespace,
+            removals,
+            admitted: removals,
+            follows: false,
+            learned: Vec::new(),
+        }
     }
 
     /// Returns `true` if the peer means the namespace that has the number now. `removed` is the
@@ -118,8 +124,8 @@ impl Sight {
 
     /// Returns the knowledge of a connection that moves, whose admitted requests were admitted
     /// before so many removals.
-    pub fn at_departure(self, admitted: u64) -> Sight {
-        Sight { admitted, ..self }
+    pub fn at_departure(self, admitted: u64) -> NamespaceView {
+        NamespaceView { admitted, ..self }
     }
 
     /// Returns the reused namespace numbers whose new meaning the peer has learned since the
@@ -153,17 +159,17 @@ mod tests {
 
     #[test]
     fn what_was_removed_before_is_known_and_what_was_asked_about() {
-        let mut sight = Sight::new(n(1), 5);
-        assert!(sight.covers(n(7), 0) && sight.covers(n(7), 5) && !sight.covers(n(7), 6));
-        sight.learn(n(7), 6);
-        assert!(sight.covers(n(7), 6) && !sight.covers(n(8), 6) && !sight.covers(n(7), 9));
-        sight.learn(n(7), 9);
-        assert_eq!(sight.learned(), [(n(7), 9)]);
-        sight.learn(n(9), 2);
-        assert_eq!(sight.learned().len(), 1, "it came after that");
-        let most = Sight::LEARNED_MAX as u16;
-        (100..100 + most).for_each(|number| sight.learn(n(number), 10));
-        assert_eq!(sight.learned().len(), Sight::LEARNED_MAX);
-        assert!(!sight.covers(n(7), 9) && sight.covers(n(100), 10));
+        let mut view = NamespaceView::new(n(1), 5);
+        assert!(view.covers(n(7), 0) && view.covers(n(7), 5) && !view.covers(n(7), 6));
+        view.learn(n(7), 6);
+        assert!(view.covers(n(7), 6) && !view.covers(n(8), 6) && !view.covers(n(7), 9));
+        view.learn(n(7), 9);
+        assert_eq!(view.learned(), [(n(7), 9)]);
+        view.learn(n(9), 2);
+        assert_eq!(view.learned().len(), 1, "it came after that");
+        let most = NamespaceView::LEARNED_MAX as u16;
+        (100..100 + most).for_each(|number| view.learn(n(number), 10));
+        assert_eq!(view.learned().len(), NamespaceView::LEARNED_MAX);
+        assert!(!view.covers(n(7), 9) && view.covers(n(100), 10));
     }
 }

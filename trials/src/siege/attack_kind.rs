@@ -1,7 +1,7 @@
-//! The strategies (ruses) of attacking connections: the bytes that each sends after it has
+//! The strategies of attacking connections: the bytes that each sends after it has
 //! connected, and its later behaviour.
 //!
-//! The siege of the simulated world draws other ruses from a seed (`crates/sim/src/siege`). These
+//! The siege of the simulated world draws other kinds from a seed (`crates/sim/src/siege`). These
 //! here are fixed, so that a row can be repeated on another server.
 
 use wire::nvme_tcp::{CommandHead, CommonHeader, InitRequest, PduType};
@@ -13,7 +13,7 @@ use crate::interop::chance::Chance;
 /// The blocks of 512 bytes of a large request: 1 MiB.
 const LARGE_BLOCKS: u32 = 2048;
 
-/// The bytes that [`Ruse::HalfPayload`] sends of its payload of 1 MiB.
+/// The bytes that [`AttackKind::HalfPayload`] sends of its payload of 1 MiB.
 const HALF_BYTES: usize = 600_000;
 
 /// The number of large reads of a connection that takes no replies.
@@ -24,7 +24,7 @@ const FIRST_BLOCKS: u64 = 10_000;
 
 /// The conduct of an attacking connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ruse {
+pub(super) enum AttackKind {
     /// Sends the head of a write of 1 MiB (version 1) and 600 000 bytes of the payload.
     HalfPayload,
     /// Says hello (version 2), asks for 200 MiB in 200 reads, and takes no replies.
@@ -53,22 +53,22 @@ pub(super) enum Ruse {
     Reset,
 }
 
-impl Ruse {
+impl AttackKind {
     /// Returns `true` if the connection goes to the listener of NVMe hosts.
     pub(super) fn is_nvme(self) -> bool {
-        matches!(self, Ruse::NvmeSilent | Ruse::NvmeHalf | Ruse::NvmeConnect)
+        matches!(self, AttackKind::NvmeSilent | AttackKind::NvmeHalf | AttackKind::NvmeConnect)
     }
 
     /// Returns `true` if the connection takes nothing that the server sends.
     pub(super) fn is_deaf(self) -> bool {
-        matches!(self, Ruse::Unread | Ruse::UnreadOld)
+        matches!(self, AttackKind::Unread | AttackKind::UnreadOld)
     }
 
-    /// Returns the word for the ruse in the table.
+    /// Returns the word for the attack in the table.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Ruse::HalfPayload => "half payloads",
-            Ruse::Unread => "unread",
+            AttackKind::HalfPayload => "half payloads",
+            AttackKind::Unread => "unread",
             _ => "others",
         }
     }
@@ -115,29 +115,29 @@ impl Script {
         }
     }
 
-    /// Returns the bytes that a connection with the strategy `ruse` sends first. `draw` is a random
+    /// Returns the bytes that a connection with the strategy `attack` sends first. `draw` is a random
     /// number.
-    pub(super) fn opening(&self, ruse: Ruse, draw: u64) -> &[u8] {
-        match ruse {
-            Ruse::HalfPayload => &self.half_payload,
-            Ruse::Unread | Ruse::Greeter => &self.hello,
-            Ruse::UnreadOld => &self.reads_old,
-            Ruse::Silent | Ruse::Slow | Ruse::Reset => &[],
-            Ruse::HalfHello => &self.hello[..20],
-            Ruse::Noise => &self.noise[draw as usize % self.noise.len()..],
-            Ruse::Huge => &self.huge,
-            Ruse::NvmeSilent => &self.nvme_begin,
-            Ruse::NvmeHalf => &self.nvme_half,
-            Ruse::NvmeConnect => &self.nvme_connect,
+    pub(super) fn opening(&self, attack: AttackKind, draw: u64) -> &[u8] {
+        match attack {
+            AttackKind::HalfPayload => &self.half_payload,
+            AttackKind::Unread | AttackKind::Greeter => &self.hello,
+            AttackKind::UnreadOld => &self.reads_old,
+            AttackKind::Silent | AttackKind::Slow | AttackKind::Reset => &[],
+            AttackKind::HalfHello => &self.hello[..20],
+            AttackKind::Noise => &self.noise[draw as usize % self.noise.len()..],
+            AttackKind::Huge => &self.huge,
+            AttackKind::NvmeSilent => &self.nvme_begin,
+            AttackKind::NvmeHalf => &self.nvme_half,
+            AttackKind::NvmeConnect => &self.nvme_connect,
         }
     }
 
     /// Returns the bytes that follow the server's answer to a hello.
-    pub(super) fn sequel(&self, ruse: Ruse) -> &[u8] {
-        if ruse == Ruse::Unread { &self.reads } else { &[] }
+    pub(super) fn sequel(&self, attack: AttackKind) -> &[u8] {
+        if attack == AttackKind::Unread { &self.reads } else { &[] }
     }
 
-    /// Returns the byte of a hello that [`Ruse::Slow`] sends after `sent` others; `None` behind the
+    /// Returns the byte of a hello that [`AttackKind::Slow`] sends after `sent` others; `None` behind the
     /// last.
     pub(super) fn drop(&self, sent: usize) -> Option<&[u8]> {
         self.hello.get(sent..=sent)
@@ -197,14 +197,17 @@ mod tests {
     #[test]
     fn each_ruse_sends_what_its_name_says() {
         let script = Script::new(1);
-        let length = |ruse| script.opening(ruse, 5).len();
-        assert_eq!(length(Ruse::HalfPayload), 24 + 600_000);
-        assert_eq!((length(Ruse::Unread), script.sequel(Ruse::Unread).len()), (48, 200 * 40));
-        assert_eq!((length(Ruse::UnreadOld), length(Ruse::Silent)), (200 * 24, 0));
-        assert_eq!((length(Ruse::NvmeHalf), length(Ruse::NvmeSilent)), (128 + 72, 128));
-        assert_eq!(script.sequel(Ruse::Greeter), &[] as &[u8]);
-        assert_eq!(&script.opening(Ruse::HalfPayload, 0)[..4], &[24, 0, 1, 0]);
+        let length = |attack| script.opening(attack, 5).len();
+        assert_eq!(length(AttackKind::HalfPayload), 24 + 600_000);
+        assert_eq!(
+            (length(AttackKind::Unread), script.sequel(AttackKind::Unread).len()),
+            (48, 200 * 40)
+        );
+        assert_eq!((length(AttackKind::UnreadOld), length(AttackKind::Silent)), (200 * 24, 0));
+        assert_eq!((length(AttackKind::NvmeHalf), length(AttackKind::NvmeSilent)), (128 + 72, 128));
+        assert_eq!(script.sequel(AttackKind::Greeter), &[] as &[u8]);
+        assert_eq!(&script.opening(AttackKind::HalfPayload, 0)[..4], &[24, 0, 1, 0]);
         let slowly = (0..).map_while(|sent| script.drop(sent)).flatten().copied();
-        assert_eq!(slowly.collect::<Vec<u8>>(), script.opening(Ruse::Greeter, 0));
+        assert_eq!(slowly.collect::<Vec<u8>>(), script.opening(AttackKind::Greeter, 0));
     }
 }
