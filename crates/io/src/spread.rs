@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 use contract::{Happening, ListenerId, Opening, Ticket};
 
 use crate::Waker;
-use crate::rack::{Rack, Shelved};
+use crate::socket_table::{SocketTable, WaitingSocket};
 use crate::tls::Secured;
 
-/// Maximum number of sockets that a worker has given away and that are still on the rack.
+/// Maximum number of sockets that a worker has given away and that are still on the socket table.
 const GIVEN_MAX: usize = 256;
 
-/// Number of sockets on the rack from which on no more are taken over from other processes.
+/// Number of sockets on the socket table from which on no more are taken over from other processes.
 const LANDING_MAX: usize = 4096;
 
 /// The distribution of new connections: each goes to the worker that has the fewest, whichever
@@ -33,7 +33,7 @@ pub struct Spread {
     total: AtomicUsize,
     connections_max: AtomicUsize,
     /// The sockets of connections that are moving between two workers or processes, by ticket.
-    rack: Rack,
+    socket_table: SocketTable,
 }
 
 /// The part of a worker's state that other threads may access.
@@ -81,7 +81,7 @@ impl Spread {
             open_to: AtomicU64::new(u64::MAX),
             total: AtomicUsize::new(0),
             connections_max: AtomicUsize::new(usize::MAX),
-            rack: Rack::new(LANDING_MAX + workers * GIVEN_MAX),
+            socket_table: SocketTable::new(LANDING_MAX + workers * GIVEN_MAX),
         })
     }
 
@@ -164,7 +164,7 @@ impl Spread {
         has.load(Ordering::Acquire) && has.swap(false, Ordering::AcqRel)
     }
 
-    /// Puts the socket of a connection that moves from worker `from` to worker `to` onto the rack.
+    /// Puts the socket of a connection that moves from worker `from` to worker `to` onto the socket table.
     /// Returns the ticket with which `to` takes it.
     pub(crate) fn shelve(
         &self,
@@ -173,9 +173,9 @@ impl Spread {
         from: usize,
         to: usize,
     ) -> Ticket {
-        let ticket = self.rack.ticket();
+        let ticket = self.socket_table.ticket();
         self.recount(from, to);
-        self.rack.put(ticket, Shelved { socket, secured, counted: to });
+        self.socket_table.put(ticket, WaitingSocket { socket, secured, counted: to });
         ticket
     }
 
@@ -188,43 +188,43 @@ impl Spread {
     /// connections. Returns its ticket and that worker.
     ///
     /// # Errors
-    /// Returns the socket if too many are on the rack; the workers take them soon.
+    /// Returns the socket if too many are on the socket table; the workers take them soon.
     pub fn land(&self, socket: OwnedFd) -> Result<(Ticket, usize), OwnedFd> {
-        if self.rack.taken() >= LANDING_MAX {
+        if self.socket_table.taken() >= LANDING_MAX {
             return Err(socket);
         }
-        let (worker, ticket) = (self.place(), self.rack.ticket());
-        self.rack.put(ticket, Shelved { socket, secured: None, counted: worker });
+        let (worker, ticket) = (self.place(), self.socket_table.ticket());
+        self.socket_table.put(ticket, WaitingSocket { socket, secured: None, counted: worker });
         Ok((ticket, worker))
     }
 
     /// Closes this process's descriptor of a connection that now belongs to another process.
-    pub fn let_go(&self, shelved: Shelved) {
+    pub fn let_go(&self, shelved: WaitingSocket) {
         drop(shelved);
         self.gone(self.hand_over_number());
     }
 
-    /// Removes the socket with this ticket from the rack and closes it, because no worker has room
+    /// Removes the socket with this ticket from the socket table and closes it, because no worker has room
     /// for the connection.
     pub fn discard(&self, ticket: Ticket) {
-        if let Some(shelved) = self.rack.take(ticket) {
+        if let Some(shelved) = self.socket_table.take(ticket) {
             self.gone(shelved.counted);
         }
     }
 
-    /// Takes a socket from the rack for a worker, or for the hand-over thread.
+    /// Takes a socket from the socket table for a worker, or for the hand-over thread.
     ///
     /// # Panics
-    /// Panics if the ticket's socket is not on the rack.
-    pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
-        let shelved = self.rack.take(ticket).expect("a ticket is used once");
+    /// Panics if the ticket's socket is not on the socket table.
+    pub fn fetch(&self, ticket: Ticket, worker: usize) -> WaitingSocket {
+        let shelved = self.socket_table.take(ticket).expect("a ticket is used once");
         self.recount(shelved.counted, worker);
-        Shelved { counted: worker, ..shelved }
+        WaitingSocket { counted: worker, ..shelved }
     }
 
-    /// Puts a socket back onto the rack for which a worker or the hand-over thread had no room.
-    pub fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
-        self.rack.put(ticket, shelved);
+    /// Puts a socket back onto the socket table for which a worker or the hand-over thread had no room.
+    pub fn shelve_again(&self, ticket: Ticket, shelved: WaitingSocket) {
+        self.socket_table.put(ticket, shelved);
     }
 
     /// Moves the count of a connection to another worker. The connection counts there first, so

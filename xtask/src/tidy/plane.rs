@@ -21,7 +21,7 @@ const BESIDE: [&str; 16] = [
     "crates/io/src/device/",
     "crates/io/src/epoll/",
     "crates/io/src/outer.rs",
-    "crates/io/src/rack.rs",
+    "crates/io/src/socket_table.rs",
     "crates/io/src/reactor.rs",
     "crates/io/src/ring.rs",
     "crates/io/src/sendblock.rs",

@@ -1,4 +1,4 @@
-//! Connections that move between workers: from one worker's table through the rack into another's.
+//! Connections that move between workers: from one worker's table through the socket table into another's.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

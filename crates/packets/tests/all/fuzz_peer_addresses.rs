@@ -61,7 +61,7 @@ impl Client {
         let accept = AcceptBody {
             association: SERVER.0.into(),
             packet_bytes: 9000.into(),
-            peer_addresses: peer_addresses.into(),
+            addresses: peer_addresses.into(),
             cookie: SERVER.1.into(),
         };
         client.hand(0, peer_address(1), PacketKind::ACCEPT, accept.as_bytes());

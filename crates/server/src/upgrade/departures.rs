@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use contract::{ConnId, Instant, Parcel, Peer, WorkerMessage};
 use control::HANDED_AT_ONCE;
-use io::Shelved;
+use io::WaitingSocket;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 
 use super::event::Event;
@@ -50,7 +50,7 @@ pub(super) struct Departures<'a> {
     number: u64,
     /// The connections that were shown to the successor and still belong to this process, by
     /// ticket.
-    shown: HashMap<u64, (Box<Parcel>, Shelved)>,
+    shown: HashMap<u64, (Box<Parcel>, WaitingSocket)>,
     /// NVMe controllers, whose connections go together.
     controllers: Controllers,
     given: usize,
@@ -275,7 +275,7 @@ impl<'a> Departures<'a> {
     /// Sends a message about connections, with their sockets.
     fn send_shown(&self, kind: Kind, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), Over> {
         let shelved = tickets.iter().map(|ticket| &self.shown[ticket].1);
-        let sockets: Vec<_> = shelved.map(Shelved::socket).collect();
+        let sockets: Vec<_> = shelved.map(WaitingSocket::socket).collect();
         self.talk.send(kind, now, body, &sockets)
     }
 
@@ -326,7 +326,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Takes back a connection that was offered to the successor, and returns it to its worker.
-    fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
+    fn take_back(&mut self, parcel: Box<Parcel>, shelved: WaitingSocket) {
         self.grounds.spread.shelve_again(parcel.ticket, shelved);
         self.hand_over.give_back(parcel);
     }

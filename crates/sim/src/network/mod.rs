@@ -12,7 +12,7 @@ mod motion;
 mod packets;
 mod pipe;
 mod port;
-mod rack;
+mod socket_table;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ pub(crate) struct Impairments {
 
 /// The pseudo-host of connections that move between two workers. It is never driven, so bytes for
 /// it wait.
-const RACK: usize = 0;
+const TABLE: usize = 0;
 
 /// A dial on its way to the server.
 struct Dialled {
@@ -109,8 +109,8 @@ impl Network {
             trace,
         }));
         let sizes = Sizes { connections_max: usize::MAX, frames_max: 0 };
-        let rack = network.borrow_mut().add_host(([0; 4], 0).into(), sizes, Vec::new(), false);
-        assert!(rack == RACK, "it is the first");
+        let table = network.borrow_mut().add_host(([0; 4], 0).into(), sizes, Vec::new(), false);
+        assert!(table == TABLE, "it is the first");
         network
     }
 

@@ -29,9 +29,9 @@ impl Call {
 
 /// The calls that are under way, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct UnderWay(u8);
+pub(super) struct Attempt(u8);
 
-impl UnderWay {
+impl Attempt {
     pub(super) fn has(self, call: Call) -> bool {
         self.0 & 1 << call as u64 != 0
     }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_call_is_known_by_its_number_and_is_under_way_alone() {
-        let mut under_way = UnderWay::default();
+        let mut under_way = Attempt::default();
         for call in Call::ALL {
             assert_eq!(Call::of(call as u64), Some(call));
             assert!(!under_way.has(call));

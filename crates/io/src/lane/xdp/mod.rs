@@ -20,7 +20,7 @@ use contract::{Buf, Instant, Mac, SizeClass};
 use io_uring::{opcode, squeue, types};
 use packets::{Arrived, Lane, PeerAddress};
 
-use self::calls::{Call, UnderWay, pause};
+use self::calls::{Attempt, Call, pause};
 pub(crate) use self::card::{CHUNK_BYTES, CardSocket, RECEIVED_MAX};
 use crate::ether::{ETHERTYPE, EtherPort, PORTS_BYTES, ports, sender};
 use crate::{Error, Owner, Ring, RingEvent, carve};
@@ -57,7 +57,7 @@ pub(crate) struct XdpLane {
     /// Buffers for frames of several chunks, and for frames that would leave the kernel too few.
     spares: Vec<Buf>,
     begun: Option<Begun>,
-    under_way: UnderWay,
+    under_way: Attempt,
     /// Tries, one after the other, that found the interface down.
     downs: usize,
     /// The position of the chunks to receive into when the card was woken last.
@@ -94,7 +94,7 @@ impl XdpLane {
             free,
             spares,
             begun: None,
-            under_way: UnderWay::default(),
+            under_way: Attempt::default(),
             downs: 0,
             woken_at: 0,
             completions: Vec::with_capacity(8),

@@ -3,7 +3,7 @@
 use contract::{ConnId, NetEvent, Ticket};
 
 use super::conn::{Conn, Phase};
-use super::{Network, RACK};
+use super::{Network, TABLE};
 use crate::marks::Mark;
 
 impl Network {
@@ -25,10 +25,10 @@ impl Network {
         let generation = conn.generation.wrapping_add(1);
         let moved = std::mem::replace(conn, Conn { generation, ..Conn::vacant() });
         self.hosts[host].free.push(id.index);
-        let there = self.place(RACK, Phase::Open).expect("the rack is large");
-        self.settle_at(RACK, there, moved);
+        let there = self.place(TABLE, Phase::Open).expect("the socket table is large");
+        self.settle_at(TABLE, there, moved);
         self.marks.hit(Mark::Detached);
-        let ConnId { index, generation } = self.id(RACK, there);
+        let ConnId { index, generation } = self.id(TABLE, there);
         let ticket = Ticket(u64::from(generation) << 32 | u64::from(index));
         self.say(host, id, &format_args!("is detached: {ticket:?}"));
         ticket
@@ -37,13 +37,13 @@ impl Network {
     /// Makes a detached end a connection of this host; `None` if there is no free place.
     pub(super) fn attach(&mut self, host: usize, ticket: Ticket) -> Option<ConnId> {
         let there = ConnId { index: ticket.0 as u32, generation: (ticket.0 >> 32) as u32 };
-        assert!(self.find(RACK, there).is_some(), "a ticket is used once");
+        assert!(self.find(TABLE, there).is_some(), "a ticket is used once");
         self.hosts[host].prefer_seen_places();
         let index = self.place(host, Phase::Open)?;
-        let in_rack = &mut self.hosts[RACK].conns[there.index as usize];
-        let generation = in_rack.generation.wrapping_add(1);
-        let moved = std::mem::replace(in_rack, Conn { generation, ..Conn::vacant() });
-        self.hosts[RACK].free.push(there.index);
+        let in_table = &mut self.hosts[TABLE].conns[there.index as usize];
+        let generation = in_table.generation.wrapping_add(1);
+        let moved = std::mem::replace(in_table, Conn { generation, ..Conn::vacant() });
+        self.hosts[TABLE].free.push(there.index);
         self.settle_at(host, index, moved);
         let id = self.id(host, index);
         self.say(host, id, &format_args!("is attached: {ticket:?}"));

@@ -1,4 +1,4 @@
-//! The rack: places for sockets on their way between two workers, or two processes.
+//! The socket table: places for sockets on their way between two workers, or two processes.
 //!
 //! A ticket determines the place where the search for its socket begins. A thread that has claimed
 //! a place has exclusive access to it, so no thread waits for another. A ticket is valid for one
@@ -13,7 +13,7 @@ use crate::tls::Secured;
 
 /// A socket that is between two workers, or two processes.
 #[derive(Debug)]
-pub struct Shelved {
+pub struct WaitingSocket {
     pub(crate) socket: OwnedFd,
     /// The keys of a TLS connection, which cannot be passed to another process.
     pub(crate) secured: Option<Box<Secured>>,
@@ -21,7 +21,7 @@ pub struct Shelved {
     pub(crate) counted: usize,
 }
 
-impl Shelved {
+impl WaitingSocket {
     /// Returns the connection's socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -35,7 +35,7 @@ impl Shelved {
 
 /// A table of sockets that are on their way between workers or processes, found by ticket.
 #[derive(Debug)]
-pub(crate) struct Rack {
+pub(crate) struct SocketTable {
     places: Box<[Place]>,
     /// The number of tickets issued so far.
     tickets: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct Rack {
 struct Place {
     /// [`FREE`], [`BUSY`], or the ticket plus [`FIRST`].
     state: AtomicU64,
-    shelved: TryLock<Option<Shelved>>,
+    shelved: TryLock<Option<WaitingSocket>>,
 }
 
 /// Value of a place's state while the place is empty.
@@ -56,11 +56,11 @@ const FREE: u64 = 0;
 const BUSY: u64 = 1;
 const FIRST: u64 = 2;
 
-impl Rack {
-    /// Creates a rack of `places` empty places.
-    pub(crate) fn new(places: usize) -> Rack {
+impl SocketTable {
+    /// Creates a table of `places` empty places.
+    pub(crate) fn new(places: usize) -> SocketTable {
         let places = (0..places).map(|_| Place::default()).collect();
-        Rack { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
+        SocketTable { places, tickets: AtomicU64::new(0), taken: AtomicUsize::new(0) }
     }
 
     /// Returns a ticket that was not issued before.
@@ -77,15 +77,15 @@ impl Rack {
     ///
     /// # Panics
     /// Panics if all places are taken.
-    pub(crate) fn put(&self, ticket: Ticket, shelved: Shelved) {
+    pub(crate) fn put(&self, ticket: Ticket, shelved: WaitingSocket) {
         let place = self.claim(ticket, FREE).expect("there are as many places as may be under way");
         place.exchange(Some(shelved));
         place.state.store(ticket.0 + FIRST, Ordering::Release);
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the socket of a ticket off the rack; `None` if it is not there.
-    pub(crate) fn take(&self, ticket: Ticket) -> Option<Shelved> {
+    /// Takes the socket of a ticket off the socket table; `None` if it is not there.
+    pub(crate) fn take(&self, ticket: Ticket) -> Option<WaitingSocket> {
         let place = self.claim(ticket, ticket.0 + FIRST)?;
         let shelved = place.exchange(None);
         place.state.store(FREE, Ordering::Release);
@@ -109,7 +109,7 @@ impl Rack {
 impl Place {
     /// Stores `shelved` in the place and returns the previous content. Only the thread that has
     /// claimed the place may call this function.
-    fn exchange(&self, shelved: Option<Shelved>) -> Option<Shelved> {
+    fn exchange(&self, shelved: Option<WaitingSocket>) -> Option<WaitingSocket> {
         let before = self.shelved.try_with(|here| std::mem::replace(here, shelved));
         before.expect("a claimed place is one thread's")
     }
@@ -121,41 +121,41 @@ mod tests {
 
     use super::*;
 
-    fn shelved(counted: usize) -> Shelved {
-        Shelved { socket: UnixStream::pair().unwrap().0.into(), secured: None, counted }
+    fn shelved(counted: usize) -> WaitingSocket {
+        WaitingSocket { socket: UnixStream::pair().unwrap().0.into(), secured: None, counted }
     }
 
     #[test]
     fn a_ticket_finds_its_socket_once_wherever_it_is() {
-        let rack = Rack::new(3);
-        let tickets: Vec<Ticket> = (0..6).map(|_| rack.ticket()).collect();
+        let socket_table = SocketTable::new(3);
+        let tickets: Vec<Ticket> = (0..6).map(|_| socket_table.ticket()).collect();
         // All look for the first place.
-        rack.put(tickets[0], shelved(0));
-        rack.put(tickets[3], shelved(3));
-        assert_eq!(rack.taken(), 2);
-        assert_eq!(rack.take(tickets[0]).unwrap().counted, 0);
-        assert!(rack.take(tickets[0]).is_none(), "it is gone");
-        let back = rack.take(tickets[3]).unwrap();
-        rack.put(tickets[3], back);
-        assert_eq!(rack.take(tickets[3]).unwrap().counted, 3);
-        assert!(rack.taken() == 0 && rack.take(tickets[1]).is_none());
+        socket_table.put(tickets[0], shelved(0));
+        socket_table.put(tickets[3], shelved(3));
+        assert_eq!(socket_table.taken(), 2);
+        assert_eq!(socket_table.take(tickets[0]).unwrap().counted, 0);
+        assert!(socket_table.take(tickets[0]).is_none(), "it is gone");
+        let back = socket_table.take(tickets[3]).unwrap();
+        socket_table.put(tickets[3], back);
+        assert_eq!(socket_table.take(tickets[3]).unwrap().counted, 3);
+        assert!(socket_table.taken() == 0 && socket_table.take(tickets[1]).is_none());
     }
 
     #[test]
     fn threads_get_the_sockets_of_their_tickets() {
-        let rack = Rack::new(8);
+        let socket_table = SocketTable::new(8);
         std::thread::scope(|threads| {
             for thread in 0..4 {
-                let rack = &rack;
+                let socket_table = &socket_table;
                 threads.spawn(move || {
                     for n in 0..200 {
-                        let ticket = rack.ticket();
-                        rack.put(ticket, shelved(thread * 1_000 + n));
-                        assert_eq!(rack.take(ticket).unwrap().counted, thread * 1_000 + n);
+                        let ticket = socket_table.ticket();
+                        socket_table.put(ticket, shelved(thread * 1_000 + n));
+                        assert_eq!(socket_table.take(ticket).unwrap().counted, thread * 1_000 + n);
                     }
                 });
             }
         });
-        assert_eq!(rack.taken(), 0);
+        assert_eq!(socket_table.taken(), 0);
     }
 }
