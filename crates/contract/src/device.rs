@@ -25,6 +25,22 @@ pub struct Geometry {
     pub read_only: bool,
 }
 
+impl Geometry {
+    /// Creates the geometry of a device without atomic writes, commits and a volatile cache, that
+    /// can be written.
+    pub const fn new(blocks: u64, physical_block_bytes: u32) -> Geometry {
+        Geometry {
+            blocks,
+            physical_block_bytes,
+            atomic_blocks_max: 0,
+            commit_pages_max: 0,
+            writes_whole: false,
+            volatile_cache: false,
+            read_only: false,
+        }
+    }
+}
+
 /// A command for the device. Its range counts blocks from the start of the device, not of a
 /// namespace.
 #[derive(Debug)]

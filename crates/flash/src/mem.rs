@@ -199,13 +199,8 @@ impl MemQueue {
 impl Device for MemQueue {
     fn geometry(&self) -> Geometry {
         Geometry {
-            blocks: self.volume.shared.blocks,
-            physical_block_bytes: BLOCK_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
-            commit_pages_max: 0,
-            writes_whole: false,
-            volatile_cache: false,
-            read_only: false,
+            ..Geometry::new(self.volume.shared.blocks, BLOCK_BYTES as u32)
         }
     }
 

@@ -39,13 +39,8 @@ impl Null {
 impl Device for Null {
     fn geometry(&self) -> Geometry {
         Geometry {
-            blocks: self.blocks,
-            physical_block_bytes: BLOCK_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
-            commit_pages_max: 0,
-            writes_whole: false,
-            volatile_cache: false,
-            read_only: false,
+            ..Geometry::new(self.blocks, BLOCK_BYTES as u32)
         }
     }
 

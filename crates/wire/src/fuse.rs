@@ -37,8 +37,6 @@ pub mod capability {
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Writes may be larger than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
-    /// The kernel drops the cached pages of a file whose size or time of change has changed.
-    pub const AUTO_INVAL_DATA: u64 = 1 << 12;
     /// Directories are read together with the attributes of their entries.
     pub const DO_READDIRPLUS: u64 = 1 << 13;
     /// The kernel chooses for each read of a directory whether it needs the attributes of entries.
@@ -65,8 +63,6 @@ pub mod capability {
 
 /// Flags of an opened file, in [`OpenOut::open_flags`].
 pub mod open_flag {
-    /// Reads and writes bypass the page cache.
-    pub const DIRECT_IO: u32 = 1 << 0;
     /// The kernel keeps cached pages of the file when it is opened.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// The kernel may cache the entries of the directory.

@@ -378,17 +378,3 @@ layout! {
         [24] message_bytes: U16,
     }
 }
-
-layout! {
-    /// A chunk that reports an error at an offset, without a message ([`ChunkKind::ERROR_OFFSET`]).
-    pub struct ErrorOffsetChunk: 34 {
-        /// The head of the chunk.
-        [0] head: ChunkHead,
-        /// The error number, of [`errno`].
-        [20] error: U32,
-        /// Length of the error message in bytes.
-        [24] message_bytes: U16,
-        /// Offset of the error in the export in bytes.
-        [26] offset: U64,
-    }
-}

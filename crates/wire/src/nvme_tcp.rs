@@ -30,9 +30,6 @@ pub const TERM_DATA_BYTES_MAX: u32 = 128;
 /// (sections 3.6.2.2 and 3.6.2.3).
 pub const ALIGNMENT_MAX: u8 = 31;
 
-/// The largest offset of data in a PDU, in bytes, which follows from [`ALIGNMENT_MAX`].
-pub const DATA_OFFSET_MAX: usize = (ALIGNMENT_MAX as usize + 1) * 4;
-
 /// Bits of [`CommonHeader::flags`] (section 3.6.1).
 pub mod flags {
     /// HDGSTF: a header digest follows the header.

@@ -36,8 +36,6 @@ pub mod feature {
     pub const USER_RECOVERY: u64 = 1 << 3;
     /// Requests that the program had not completed are given to its successor.
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
-    /// Users other than root may make and serve devices.
-    pub const UNPRIVILEGED: u64 = 1 << 5;
     /// Commands have the numbers of ioctls.
     pub const IOCTL_ENCODING: u64 = 1 << 6;
     /// The size of a device may change while it serves.

@@ -19,14 +19,8 @@ enum NotLanded {
     Early(Box<Parcel>),
 }
 
-impl<T, D, S, P, M, N> Around<'_, T, D, S, P, M, N>
-where
-    T: Transport,
-    D: Device,
-    S: Scheduler,
-    P: Session,
-    M: Mailbox,
-    N: Sessions<P>,
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+    Around<'_, T, D, S, P, M, N>
 {
     /// Adds a connection that came from another worker, and replies to that worker whether there
     /// was room. If another thread uses shared state that the connection needs, keeps the parcel

@@ -201,14 +201,8 @@ impl Migration {
     }
 }
 
-impl<T, D, S, P, M, N> Around<'_, T, D, S, P, M, N>
-where
-    T: Transport,
-    D: Device,
-    S: Scheduler,
-    P: Session,
-    M: Mailbox,
-    N: Sessions<P>,
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+    Around<'_, T, D, S, P, M, N>
 {
     /// Begins the departure of a connection. If the connection stays, the control plane is notified
     /// at once.

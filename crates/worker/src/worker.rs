@@ -69,14 +69,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session + Unpack> Worker<T, D, S,
     }
 }
 
-impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
-where
-    T: Transport,
-    D: Device,
-    S: Scheduler,
-    P: Session,
-    M: Mailbox,
-    N: Sessions<P>,
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+    Worker<T, D, S, P, M, N>
 {
     /// Creates a worker over these ports. The worker keeps one of the pool's largest buffers as a
     /// spare, so the pool needs two of them, or three for sessions that await payloads of that
@@ -228,14 +222,8 @@ where
 }
 
 /// Events of the network, and messages of the control plane.
-impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
-where
-    T: Transport,
-    D: Device,
-    S: Scheduler,
-    P: Session,
-    M: Mailbox,
-    N: Sessions<P>,
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+    Worker<T, D, S, P, M, N>
 {
     fn handle(&mut self, event: NetEvent) {
         match event {

@@ -223,15 +223,7 @@ impl Environment for Around {
 }
 
 fn fabric() -> std::sync::Arc<Fabric> {
-    let geometry = Geometry {
-        blocks: 1 << 20,
-        physical_block_bytes: 4096,
-        atomic_blocks_max: 0,
-        commit_pages_max: 0,
-        writes_whole: false,
-        volatile_cache: false,
-        read_only: false,
-    };
+    let geometry = Geometry::new(1 << 20, 4096);
     let namespace = Namespace {
         nsid: 1,
         id: NamespaceId(1),

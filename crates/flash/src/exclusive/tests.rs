@@ -73,13 +73,8 @@ impl Shredder {
 impl Device for Shredder {
     fn geometry(&self) -> Geometry {
         Geometry {
-            blocks: (self.bytes.lock().unwrap().len() / BLOCK_BYTES) as u64,
-            physical_block_bytes: 512,
             atomic_blocks_max: 2048,
-            commit_pages_max: 0,
-            writes_whole: false,
-            volatile_cache: false,
-            read_only: false,
+            ..Geometry::new((self.bytes.lock().unwrap().len() / BLOCK_BYTES) as u64, 512)
         }
     }
 

@@ -166,13 +166,8 @@ fn covered(range: Range) -> (u64, u64) {
 impl Device for SimQueue {
     fn geometry(&self) -> Geometry {
         Geometry {
-            blocks: self.shared.blocks,
-            physical_block_bytes: PAGE_BYTES as u32,
             atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
-            commit_pages_max: 0,
-            writes_whole: false,
-            volatile_cache: false,
-            read_only: false,
+            ..Geometry::new(self.shared.blocks, PAGE_BYTES as u32)
         }
     }
 

@@ -188,13 +188,10 @@ impl FileVolume {
             None => alignment.offset,
         };
         let geometry = Geometry {
-            blocks,
-            physical_block_bytes: physical.max(alignment.offset as u32),
             atomic_blocks_max: (atomic_bytes / BLOCK_BYTES) as u32,
-            commit_pages_max: 0,
-            writes_whole: false,
             volatile_cache: true,
             read_only: options.read_only,
+            ..Geometry::new(blocks, physical.max(alignment.offset as u32))
         };
         let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| failed("ask about", path, e))?;
         let tears_blocks =

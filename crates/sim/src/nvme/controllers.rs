@@ -62,13 +62,9 @@ impl Controllers {
             nsid: NSID,
             id: NamespaceId(1),
             geometry: Geometry {
-                blocks: BLOCKS,
-                physical_block_bytes: 512,
                 atomic_blocks_max: (REQUEST_BYTES_MAX / 512) as u32,
-                commit_pages_max: 0,
-                writes_whole: false,
                 volatile_cache: true,
-                read_only: false,
+                ..Geometry::new(BLOCKS, 512)
             },
             block_bytes: 512,
             identifiers: Identifiers { uuid: [7; 16], ..Identifiers::default() },

@@ -16,8 +16,6 @@ impl Property {
     pub const CONFIGURATION: Property = Property(0x14);
     /// Controller status; 4 bytes.
     pub const STATE: Property = Property(0x1c);
-    /// NVM subsystem reset; 4 bytes.
-    pub const SUBSYSTEM_RESET: Property = Property(0x20);
     /// Controller ready timeouts; 4 bytes.
     pub const READY_TIMEOUTS: Property = Property(0x68);
 }

@@ -9,14 +9,8 @@ use crate::frontend::Frontend;
 use crate::{Attached, Line, Load, Sessions};
 
 /// Questions and orders of the outer loop between turns.
-impl<T, D, S, P, M, N> Worker<T, D, S, P, M, N>
-where
-    T: Transport,
-    D: Device,
-    S: Scheduler,
-    P: Session,
-    M: Mailbox,
-    N: Sessions<P>,
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox, N: Sessions<P>>
+    Worker<T, D, S, P, M, N>
 {
     /// Drains the worker: takes no new connections and requests. Requests in flight finish and
     /// their replies leave within the time of the limits.

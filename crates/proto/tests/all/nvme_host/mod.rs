@@ -52,15 +52,7 @@ pub fn at(millis: u64) -> Instant {
 }
 
 pub fn geometry(blocks: u64) -> Geometry {
-    Geometry {
-        blocks,
-        physical_block_bytes: 4096,
-        atomic_blocks_max: 0,
-        commit_pages_max: 0,
-        writes_whole: false,
-        volatile_cache: true,
-        read_only: false,
-    }
+    Geometry { volatile_cache: true, ..Geometry::new(blocks, 4096) }
 }
 
 pub fn namespace(nsid: u32, blocks: u64) -> Namespace {
