@@ -1,12 +1,17 @@
 //! Child processes, and the figures that the system has about a process.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// The time limit for a server to print that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
+
+/// The time for which a server that does not start is started again.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The environment variable with which a load of `nearflash bench` ends when its standard input
 /// ends.
@@ -30,6 +35,27 @@ impl Server {
     /// that mounts.
     pub(crate) fn start(command: &mut Command) -> Result<Server, String> {
         Server::start_with(command, Stdio::null())
+    }
+
+    /// Starts the server with its error output appended to the file `log`. A server that does not
+    /// start is started again, since its port may be in use for some seconds.
+    ///
+    /// # Errors
+    /// Returns the last error, with the log, if the server has not started within a minute.
+    pub(crate) fn start_again(command: &mut Command, log: &Path) -> Result<Server, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", log.display());
+        let started = Instant::now();
+        loop {
+            let errors = File::options().create(true).append(true).open(log).map_err(failed)?;
+            match Server::start_with(command, errors.into()) {
+                Err(error) if started.elapsed() > START_LIMIT => {
+                    let log = fs::read_to_string(log).unwrap_or_default();
+                    return Err(format!("{error}:\n{log}"));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+                server => return server,
+            }
+        }
     }
 
     /// Starts the server with its error output sent to `errors`, and waits for its line `ready

@@ -140,31 +140,26 @@ fn exclusive<D: Device>(queue: D) -> Exclusive<D> {
     Exclusive::with_granularity(queue, RangeLocks::new().into(), scratch, PAGE_BYTES)
 }
 
+/// Runs the conformance suite on two users of the volume in a bed, whose member takes `depth`
+/// commands at a time.
+fn conforms(bed: impl Fn(u64) -> Bed, depth: usize) {
+    let open = |blocks| shared_queues(exclusive(bed(blocks / PAGE_BLOCKS).queue(depth)));
+    conformance::run(&mut Heap::new(open));
+}
+
 #[test]
 fn a_volume_over_memory_conforms() {
-    let mut bench = Heap::new(|blocks| {
-        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
-        shared_queues(exclusive(bed.queue(64)))
-    });
-    conformance::run(&mut bench);
+    conforms(|pages| Bed::new(pages as u32), 64);
 }
 
 #[test]
 fn a_volume_over_a_member_with_little_room_conforms() {
-    let mut bench = Heap::new(|blocks| {
-        let bed = Bed::new((blocks / PAGE_BLOCKS) as u32);
-        shared_queues(exclusive(bed.queue(2)))
-    });
-    conformance::run(&mut bench);
+    conforms(|pages| Bed::new(pages as u32), 2);
 }
 
 #[test]
 fn a_thin_volume_over_memory_conforms() {
-    let mut bench = Heap::new(|blocks| {
-        let bed = Bed::thin(blocks / PAGE_BLOCKS, 2 * blocks / PAGE_BLOCKS);
-        shared_queues(exclusive(bed.queue(64)))
-    });
-    conformance::run(&mut bench);
+    conforms(|pages| Bed::thin(pages, 2 * pages), 64);
 }
 
 #[test]

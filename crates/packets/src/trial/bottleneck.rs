@@ -51,6 +51,12 @@ struct Measured {
 }
 
 impl Flood {
+    /// Creates a flood of messages of 4 KiB with the window that finds the queue by delays.
+    fn of(senders: usize, ahead: usize, port: Port) -> Flood {
+        let (control, rest) = (Policy::Delay, Duration::ZERO);
+        Flood { senders, bytes: 4096, ahead, port, control, rest }
+    }
+
     fn say(endpoint: &mut Endpoint, conn: ConnId, bytes: usize, arena: &mut Arena) {
         let mut body = arena.take(bytes);
         body.prefix_mut(bytes);
@@ -129,14 +135,7 @@ fn one_sender_fills_a_link_and_keeps_the_queue_short() {
     for (rate, delay_us) in [(125_000_000, 20), (1_250_000_000, 10), (1_250_000_000, 30)] {
         let delay = Duration::from_micros(delay_us);
         let port = Port { rate, delay, queue_bytes: 4 << 20, ..Port::FAST };
-        let flood = Flood {
-            senders: 1,
-            bytes: 4096,
-            ahead: 256,
-            port,
-            control: Policy::Delay,
-            rest: Duration::ZERO,
-        };
+        let flood = Flood::of(1, 256, port);
         let measured = flood.run(SECOND / 20, SECOND / 20);
         assert!(measured.utilisation >= 0.90, "{measured:?}");
         assert!(measured.queued_most <= measured.queue_goal, "{measured:?}");
@@ -147,14 +146,7 @@ fn one_sender_fills_a_link_and_keeps_the_queue_short() {
 #[test]
 fn eight_senders_share_a_link_evenly() {
     let port = Port { queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood {
-        senders: 8,
-        bytes: 4096,
-        ahead: 64,
-        port,
-        control: Policy::Delay,
-        rest: Duration::ZERO,
-    };
+    let flood = Flood::of(8, 64, port);
     let measured = flood.run(SECOND / 10, SECOND / 5);
     assert!(measured.jain >= 0.95, "{measured:?}");
     assert!(measured.utilisation >= 0.90, "{measured:?}");
@@ -165,7 +157,7 @@ fn a_hundred_senders_do_not_collapse() {
     // All are acquainted before the first one sends: it is their number that is tried.
     let rest = SECOND / 5;
     let port = Port { queue_bytes: 500_000, ..Port::FAST };
-    let flood = Flood { senders: 100, bytes: 4096, ahead: 32, port, control: Policy::Delay, rest };
+    let flood = Flood { rest, ..Flood::of(100, 32, port) };
     let measured = flood.run(SECOND / 10, SECOND / 10);
     assert!(measured.utilisation >= 0.80, "{measured:?}");
     // Of about 27 000 messages.
@@ -175,14 +167,7 @@ fn a_hundred_senders_do_not_collapse() {
 #[test]
 fn marks_keep_the_queue_shorter_than_the_target_would() {
     let port = Port { mark_bytes: 30_000, queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood {
-        senders: 2,
-        bytes: 4096,
-        ahead: 256,
-        port,
-        control: Policy::Delay,
-        rest: Duration::ZERO,
-    };
+    let flood = Flood::of(2, 256, port);
     let measured = flood.run(SECOND / 20, SECOND / 20);
     assert!(measured.utilisation >= 0.90, "{measured:?}");
     assert!(measured.queued_most < 0.6 * measured.queue_goal, "{measured:?}");
@@ -191,14 +176,7 @@ fn marks_keep_the_queue_shorter_than_the_target_would() {
 #[test]
 fn a_fixed_window_stays_whatever_the_queue() {
     let port = Port { queue_bytes: 4 << 20, ..Port::FAST };
-    let flood = Flood {
-        senders: 1,
-        bytes: 4096,
-        ahead: 256,
-        port,
-        control: Policy::Fixed(64),
-        rest: Duration::ZERO,
-    };
+    let flood = Flood { control: Policy::Fixed(64), ..Flood::of(1, 256, port) };
     let measured = flood.run(SECOND / 20, SECOND / 20);
     assert!(measured.utilisation >= 0.99, "{measured:?}");
     // All of the window but what is on the way.

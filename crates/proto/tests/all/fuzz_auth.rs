@@ -8,13 +8,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::nvme_auth::with_keys;
 use crate::nvme_host::*;
 use crate::support::{Chance, rounds};
 use contract::Instant;
 use nearflash_proto::nvme::auth::{
     Answer, Credentials, Group, Hash, Methods, PROOF_CHANCE_BYTES, Proof, ProofFailure, Secret,
 };
-use nearflash_proto::nvme::{Action, Config, Fabric, Host as Known, Outcome, Step};
+use nearflash_proto::nvme::{Action, Config, Fabric, Outcome, Step};
 use wire::nvme::{AuthFailure, AuthMessage, FabricsKind, Property, Status};
 
 /// The number of rounds if no time is given.
@@ -59,18 +60,8 @@ fn secret(byte: u8) -> Secret {
 
 /// Returns a configuration in which host 1 has key 1, and the controller key 2.
 fn configured(hash: Hash, group: Group) -> Config {
-    let mut config = config();
+    let mut config = with_keys();
     config.methods = Methods { hashes: vec![hash], groups: vec![group] };
-    config.hosts = vec![Known {
-        nqn: nqn(&host(1).nqn),
-        tenant: None,
-        key: Some(secret(1)),
-        former_key: None,
-        controller_key: Some(secret(2)),
-        tls_key: None,
-        former_tls_key: None,
-        methods: None,
-    }];
     config
 }
 

@@ -39,7 +39,8 @@ fn plan(hash: Hash, group: Group) -> Plan {
     Plan { hash, group, key: secret(1), controller_key: None, reflects: false }
 }
 
-fn with_keys() -> Config {
+/// Returns a configuration in which host 1 has key 1, and the controller key 2.
+pub(crate) fn with_keys() -> Config {
     let mut config = config();
     config.hosts = vec![Known {
         nqn: nqn(&host(1).nqn),

@@ -124,14 +124,7 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
         told.send(namespaces)
     });
     assert_eq!(answer.recv_timeout(Duration::from_secs(60)), Ok(1));
-    let wanted = NewNamespace {
-        name: "more".to_owned(),
-        bytes: 1 << 20,
-        device: None,
-        read_only: false,
-        uuid: None,
-        subsystems: None,
-    };
+    let wanted = more();
     let busy = |done: Result<(), Problem>| {
         assert_eq!(done.unwrap_err().code, Code::Busy);
     };
@@ -199,6 +192,18 @@ fn beside_a_worker<T>(live: &Live, change: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Returns the request for a namespace `more` of 1 MiB.
+fn more() -> NewNamespace {
+    NewNamespace {
+        name: "more".to_owned(),
+        bytes: 1 << 20,
+        device: None,
+        read_only: false,
+        uuid: None,
+        subsystems: None,
+    }
+}
+
 /// Adds a namespace to a device that has no room for it, while the file calls of the state file
 /// have the fault for their `n`-th call.
 fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
@@ -208,14 +213,7 @@ fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
         format!("[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\n", disk.display());
     let (store, _) = Store::open(&state, false).unwrap();
     let live = live_that_keeps(&config, Some(store));
-    let wanted = NewNamespace {
-        name: "more".to_owned(),
-        bytes: 1 << 20,
-        device: None,
-        read_only: false,
-        uuid: None,
-        subsystems: None,
-    };
+    let wanted = more();
     let made = power::set_fault(Fault::None);
     power::set_fault(fault(made + n));
     let is_done = beside_a_worker(&live, || live.add_namespace(&wanted).is_ok());

@@ -19,10 +19,6 @@ pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 /// network cards.
 pub(super) const ADDRESSES: [&str; 2] = [HOST, "10.0.3.2"];
 
-/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
-/// locked until the kernel has freed its ring.
-const START_LIMIT: Duration = Duration::from_secs(60);
-
 /// The time limit for a server to end after another has reported that it took over.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
@@ -95,20 +91,8 @@ impl Target {
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         let mut command = self.command();
-        let started = Instant::now();
-        loop {
-            match Server::start_with(&mut command, self.open_log()?.into()) {
-                Ok(server) => {
-                    self.server = Some(server);
-                    return Ok(());
-                }
-                Err(error) if started.elapsed() > START_LIMIT => {
-                    let log = fs::read_to_string(&self.log).unwrap_or_default();
-                    return Err(format!("{error}:\n{log}"));
-                }
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        }
+        self.server = Some(Server::start_again(&mut command, &self.log)?);
+        Ok(())
     }
 
     fn command(&self) -> Command {

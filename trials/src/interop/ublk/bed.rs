@@ -3,18 +3,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::super::guest::{Guest, HOST, LATER, Output, SOON};
 use super::super::port::free_port;
 use super::super::{Context, Verdict};
 use crate::bench::process::Server;
 use xtask::needs::{self, Need};
-
-/// The time limit for starting a server whose predecessor was killed. The predecessor's files stay
-/// locked until the kernel has freed its ring.
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// The file in the guest whose existence ends the load.
 const ENOUGH: &str = "/run/enough";
@@ -146,20 +140,8 @@ impl<'a> Bed<'a> {
     pub(super) fn serve(&mut self) -> Result<(), String> {
         self.kill_server();
         let mut command = self.server_command();
-        let started = Instant::now();
-        loop {
-            match Server::start_with(&mut command, self.open_log()?.into()) {
-                Ok(server) => {
-                    self.server = Some(server);
-                    return Ok(());
-                }
-                Err(error) if started.elapsed() > START_LIMIT => {
-                    let log = self.server_log().unwrap_or_default();
-                    return Err(format!("{error}:\n{log}"));
-                }
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
-        }
+        self.server = Some(Server::start_again(&mut command, &self.log)?);
+        Ok(())
     }
 
     /// Starts a server that takes over from the running one, and waits until that one has ended.
