@@ -2,7 +2,7 @@
 //! plane empties, without a lock.
 //!
 //! Nothing is traced unless an operator asks for it, and then one request in a given number. A
-//! trace that finds the ring full is counted and dropped. This module deliberately leaves out the
+//! trace that finds the ring full is dropped. This module deliberately leaves out the
 //! display of traces.
 
 use alloc::boxed::Box;
@@ -87,7 +87,6 @@ pub struct Traces {
     /// taken + TRACES_MAX`.
     put: AtomicU64,
     taken: AtomicU64,
-    dropped: AtomicU32,
     ring: Box<[[AtomicU64; WORDS]]>,
 }
 
@@ -98,7 +97,6 @@ impl Default for Traces {
             one_in: AtomicU32::new(0),
             put: AtomicU64::new(0),
             taken: AtomicU64::new(0),
-            dropped: AtomicU32::new(0),
             ring: (0..TRACES_MAX).map(empty).collect(),
         }
     }
@@ -115,11 +113,10 @@ impl Traces {
         self.one_in.load(Ordering::Relaxed)
     }
 
-    /// Worker: puts a trace into the ring, or counts it as dropped if the ring is full.
+    /// Worker: puts a trace into the ring, or drops it if the ring is full.
     pub fn put(&self, trace: &Trace) {
         let put = self.put.load(Ordering::Relaxed);
         if put - self.taken.load(Ordering::Acquire) == TRACES_MAX as u64 {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let place = &self.ring[put as usize % TRACES_MAX];
@@ -138,11 +135,6 @@ impl Traces {
         let words = place.each_ref().map(|word| word.load(Ordering::Relaxed));
         self.taken.store(taken + 1, Ordering::Release);
         Some(Trace::from_words(words))
-    }
-
-    /// Returns the number of traces dropped since the last call.
-    pub fn take_dropped(&self) -> u32 {
-        self.dropped.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -203,10 +195,9 @@ mod tests {
         assert_eq!((traces.one_in(), traces.take()), (0, None));
         for start in [0, 700] {
             (0..TRACES_MAX as u32 + 3).for_each(|n| traces.put(&trace(start + n)));
-            assert_eq!(traces.take_dropped(), 3);
             let all = core::iter::from_fn(|| traces.take());
             assert!(all.eq((0..TRACES_MAX as u32).map(|n| trace(start + n))));
         }
-        assert_eq!((traces.take(), traces.take_dropped()), (None, 0));
+        assert_eq!(traces.take(), None);
     }
 }
