@@ -118,17 +118,12 @@ impl Linked for Association {
 }
 
 impl Association {
-    pub(crate) fn new(
-        state: State,
-        cookie: u64,
-        now: Instant,
-        began_at: PeerAddress,
-    ) -> Association {
+    pub(crate) fn new(state: State, cookie: u64, now: Instant, peer: PeerAddress) -> Association {
         Association {
             words: Words::new(matches!(state, State::Greeting { .. })),
             state,
             cookie,
-            peer: Peer { cookie: 0, place: 0, began_at },
+            peer: Peer { cookie: 0, place: 0, began_at: peer },
             place: NONE,
             generation: 0,
             next: NONE,

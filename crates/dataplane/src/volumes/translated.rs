@@ -345,7 +345,7 @@ impl Translated {
         member: Member,
         volume: ftl::Volume,
         shared: Option<Shared>,
-        wishes: &FtlWishes,
+        wishes: &FtlOptions,
     ) -> Translated {
         Translated {
             geometry: seen(&volume.geometry(), matches!(member, Member::File(_))),
@@ -362,7 +362,7 @@ impl Translated {
     /// files that it passes on. Nothing is written, and the map is not read.
     pub(super) fn adopt(
         path: &str,
-        wishes: &FtlWishes,
+        wishes: &FtlOptions,
         mut files: Vec<OwnedFd>,
     ) -> Result<Translated, String> {
         let memory = files.split_off(files.len().saturating_sub(2));
@@ -370,7 +370,7 @@ impl Translated {
         let file = FileVolume::adopt(path, None, options, files).map_err(|e| e.to_string())?;
         let mut media = FileMedia::of(&file)?;
         let described = ftl::describe(&mut media).map_err(|error| explain(path, error))?;
-        check_wishes(wishes, &described.geometry).map_err(|why| format!("{path}: {why}"))?;
+        check_options(wishes, &described.geometry).map_err(|why| format!("{path}: {why}"))?;
         let settings = settings(&described.geometry, !file.can_grow());
         let awaited = Box::new(ftl::Awaited::new(described.geometry, settings));
         let (memory, shared) = adopted(memory)?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, Buf, Command, Completion, Device, Range, Status, Submission};
-use flash::{Chance, FtlWishes};
+use flash::{Chance, FtlOptions};
 use ftl::layout::PAGE_BYTES;
 use io::{Clock, Reactor, Ring};
 
@@ -24,7 +24,7 @@ fn made(folder: &tempfile::TempDir, absorb: bool) -> Spec {
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(MEMBER_PAGES * PAGE_BYTES as u64).unwrap();
     let mut media = FileMedia::of(&open_member(&path, member_options(false)).unwrap()).unwrap();
-    let wishes = FtlWishes { segment_bytes: Some(256 << 10), ..FtlWishes::default() };
+    let wishes = FtlOptions { segment_bytes: Some(256 << 10), ..FtlOptions::default() };
     ftl::create(&mut media, &crate::volumes::shape(&wishes, MEMBER_PAGES)).unwrap();
     let options = if absorb { "?ftl.absorb=10ms" } else { "" };
     format!("ftl:file:{path}{options}").parse().unwrap()
