@@ -1,4 +1,5 @@
-//! A test of a device of the device mapper that has a range of errors, is suspended, and is mended.
+//! Tests of devices of the device mapper: one that has a range of errors, is suspended and is mended;
+//! one that fails or forgets writes for a while; one whose pool of space is full, and grows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +14,12 @@ use super::{Context, Verdict};
 
 const PAGE: usize = 4096;
 
+/// The bytes of a block of the thin pool: 128 sectors.
+const POOL_BLOCK: usize = 64 << 10;
+
+/// The number of blocks that the thin pool has at first, and after it has grown.
+const POOL_BLOCKS: [usize; 2] = [128, 256];
+
 /// The first byte of the range of errors.
 const BAD: usize = 8 << 20;
 
@@ -25,6 +32,9 @@ const WHOLE: &str = "0 131072 linear /dev/nvme0n1 0\\n";
 
 /// The status of a request that the media failed (`contract::Status::MediaError`).
 const MEDIA_ERROR: u16 = 11;
+
+/// The status of a write for which the device has no space (`contract::Status::NoSpace`).
+const NO_SPACE: u16 = 12;
 
 /// Serves the device beside memory, by one worker. Errors are those of their requests alone, a
 /// suspended device holds nobody else up, and a mended one is served on, over the same connections.
@@ -66,6 +76,117 @@ pub(super) fn mapped(context: &Context) -> Result<Verdict, String> {
     }
     guest.stop()?;
     Ok(Verdict::Passed("errors, a pause and a mended table, over one connection".to_owned()))
+}
+
+/// Serves a device whose writes fail for a while, and then are acknowledged and forgotten. Failed
+/// writes are told; reads have what the device has; mended, it is served on, over one connection.
+pub(super) fn flaky(context: &Context) -> Result<Verdict, String> {
+    let ports = [free_port()?, free_port()?];
+    let mut guest = boot(context, ports)?;
+    if let Some(skipped) = lacks(&mut guest, "dm-flakey") {
+        return Ok(skipped);
+    }
+    let whole = mapper(&format!("printf '{WHOLE}' | dmsetup create half"));
+    guest.must(&whole, SOON)?;
+    guest.serve(&serve(context), SOON)?;
+    let mut disk = Connection::open(&format!("127.0.0.1:{}", ports[0]), SOON)?;
+    let pages = (0..16).map(|n| n * PAGE);
+    for offset in pages.clone() {
+        expect(&mut disk, request(Opcode::WRITE, offset, PAGE), &contents(offset), 0)?;
+    }
+    let other = vec![0xee; PAGE];
+    for (feature, status) in [("error_writes", MEDIA_ERROR), ("drop_writes", 0)] {
+        let table = format!("0 131072 flakey /dev/nvme0n1 0 0 3600 1 {feature}\\n");
+        guest.must(&mapper(&swap(&table)), SOON)?;
+        for offset in pages.clone() {
+            let forced = offset % (2 * PAGE) == 0;
+            let write = Request { forced, ..request(Opcode::WRITE, offset, PAGE) };
+            expect(&mut disk, write, &other, status)?;
+            if disk.read(offset, PAGE)? != contents(offset) {
+                return Err(format!("{feature}: {offset} has other data than the device"));
+            }
+        }
+        expect(&mut disk, request(Opcode::FLUSH, 0, 0), &[], status)?;
+    }
+    guest.must(&mapper(&swap(WHOLE)), SOON)?;
+    for offset in pages {
+        expect(&mut disk, request(Opcode::WRITE, offset, PAGE), &other, 0)?;
+        if disk.read(offset, PAGE)? != other {
+            return Err(format!("{offset}: other data than was written"));
+        }
+    }
+    guest.stop()?;
+    Ok(Verdict::Passed("failed and forgotten writes, over one connection".to_owned()))
+}
+
+/// Serves a thin device of 32 MiB whose pool has 8. Writes beyond that are refused for lack of space,
+/// what is there is read and written over, and a pool that has grown takes more, over one connection.
+pub(super) fn thin(context: &Context) -> Result<Verdict, String> {
+    let ports = [free_port()?, free_port()?];
+    let mut guest = boot(context, ports)?;
+    if let Some(skipped) = lacks(&mut guest, "dm-thin-pool") {
+        return Ok(skipped);
+    }
+    let [before, after] = POOL_BLOCKS.map(|blocks| blocks * (POOL_BLOCK / 512));
+    let pool = |sectors: usize| {
+        format!(
+            "0 {sectors} thin-pool /dev/mapper/meta /dev/mapper/data 128 0 1 error_if_no_space\\n"
+        )
+    };
+    let data = |sectors: usize| format!("0 {sectors} linear /dev/nvme0n1 32768\\n");
+    let made = format!(
+        "printf '0 8192 linear /dev/nvme0n1 0\\n' | dmsetup create meta\n\
+         printf '{}' | dmsetup create data\n\
+         printf '{}' | dmsetup create pool\n\
+         dmsetup message pool 0 'create_thin 0'\n\
+         printf '0 65536 thin /dev/mapper/pool 0\\n' | dmsetup create half",
+        data(before),
+        pool(before)
+    );
+    guest.must(&mapper(&made), SOON)?;
+    guest.serve(&serve(context), SOON)?;
+    let mut disk = Connection::open(&format!("127.0.0.1:{}", ports[0]), SOON)?;
+    let write = |disk: &mut Connection, block: usize, status: u16| {
+        let offset = block * POOL_BLOCK;
+        expect(disk, request(Opcode::WRITE, offset, PAGE), &contents(offset), status)
+    };
+    for block in 0..POOL_BLOCKS[0] {
+        write(&mut disk, block, 0)?;
+    }
+    for block in POOL_BLOCKS[0]..POOL_BLOCKS[0] + 8 {
+        write(&mut disk, block, NO_SPACE)?;
+        write(&mut disk, block - POOL_BLOCKS[0], 0)?;
+    }
+    let grown = format!(
+        "dmsetup suspend pool\n\
+         printf '{}' | dmsetup load data && dmsetup resume data\n\
+         printf '{}' | dmsetup load pool && dmsetup resume pool",
+        data(after),
+        pool(after)
+    );
+    guest.must(&mapper(&grown), SOON)?;
+    for block in POOL_BLOCKS[0]..POOL_BLOCKS[1] {
+        write(&mut disk, block, 0)?;
+    }
+    for block in 0..POOL_BLOCKS[1] {
+        let offset = block * POOL_BLOCK;
+        if disk.read(offset, PAGE)? != contents(offset) {
+            return Err(format!("{offset}: other data than was written"));
+        }
+    }
+    guest.stop()?;
+    Ok(Verdict::Passed("a full pool, and one that has grown, over one connection".to_owned()))
+}
+
+/// Loads a module of the device mapper. Returns the verdict of a kernel that does not have it.
+fn lacks(guest: &mut Guest, module: &str) -> Option<Verdict> {
+    let found = guest.must(&format!("modprobe dm-mod && modprobe {module}"), SOON);
+    found.err().map(|_| Verdict::Skipped(format!("the guest's kernel has no {module}")))
+}
+
+/// Returns the commands that give the device another table.
+fn swap(table: &str) -> String {
+    format!("printf '{table}' | dmsetup load half && dmsetup suspend half && dmsetup resume half")
 }
 
 /// Sends requests in and out of the range of errors, all in flight together, and checks each reply.

@@ -105,6 +105,8 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "power-cut-lying-disk", kernels: NEW, list: FULL, run: power_cut::lying_disk },
     Test { name: "disk-identity", kernels: NEW, list: FULL, run: disk_identity::swapped },
     Test { name: "disk-errors", kernels: NEW, list: FULL, run: disk_errors::mapped },
+    Test { name: "disk-flaky", kernels: NEW, list: FULL, run: disk_errors::flaky },
+    Test { name: "disk-thin-full", kernels: NEW, list: FULL, run: disk_errors::thin },
     Test { name: "clock-jumps", kernels: NEW, list: FULL, run: wall_clock::jumps },
     Test { name: "old-kernel", kernels: OLD, list: FULL, run: old_kernel::io_uring },
     Test { name: "no-io-uring", kernels: NEW, list: FULL, run: old_kernel::without_io_uring },
