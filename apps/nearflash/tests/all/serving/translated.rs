@@ -275,15 +275,16 @@ fn a_volume_that_this_server_cannot_serve_is_left_as_it_is() {
 }
 
 #[test]
-fn a_take_over_is_refused_before_anything_moves() {
-    let member = Member::new();
-    let socket = member.folder.path().join("admin");
-    let launch = || Launch::device(&member.spec()).with("--admin").with(socket.to_str().unwrap());
+fn a_take_over_of_memory_is_refused_before_anything_moves() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin");
+    let device = || Launch::device("ftl:mem:32MiB?ftl.spare=20%");
+    let launch = || device().with("--admin").with(socket.to_str().unwrap());
     let server = launch().start();
     let mut client = V2::connect(server.address());
     client.write_blocks(1, &pattern(1, 30, 3), false);
     let (code, said) = launch().with("--upgrade").fail();
-    assert!(code == 1 && said.contains("restart this server instead"), "{said}");
+    assert!(code == 1 && said.contains("restart it instead"), "{said}");
     assert!(client.read_blocks(1, 30) == pattern(1, 30, 3));
     wait_until("the old server goes on", PATIENCE, || {
         V2::connect(server.address()).read_blocks(1, 30) == pattern(1, 30, 3)
