@@ -26,6 +26,11 @@ class AddDevice(TypedDict):
     #: Name of the device, by which namespaces and tenants refer to it.
     name: str
 
+    #: The extent for which promised percentiles hold: `in-windows` of 1 000 reads (95th
+    #: percentile)
+    #: and of 10 s (99th), for which a part of the rate is kept back. By default `on-average`.
+    promises: NotRequired[Promises]
+
     #: Automatic recalibration of a device that differs from its model: `off`, or `idle` for when
     #: the device is idle.
     recalibrate: NotRequired[Automatic]
@@ -388,6 +393,9 @@ class DeviceSettings(TypedDict):
 
     #: Name of the device.
     name: str
+
+    #: Extent for which promised percentiles hold.
+    promises: NotRequired[Promises]
 
     #: Start condition of automatic recalibration.
     recalibrate: Automatic
@@ -932,6 +940,12 @@ class Problem(TypedDict):
     ways: NotRequired[Ways | None]
 
 
+#: The extent for which the percentiles that a device promises hold.
+Promises = Literal[
+    "on-average", "in-windows"
+]
+
+
 class Rate(TypedDict):
     """The rate of a device at a latency."""
 
@@ -1107,6 +1121,10 @@ class SetDevice(TypedDict):
 
     #: Name of the device, which cannot change: any other name is refused.
     name: NotRequired[str | None]
+
+    #: Extent for which promised percentiles hold. Present SLOs stay; if they leave no headroom,
+    #: each gets a proportional part.
+    promises: NotRequired[Promises | None]
 
     #: Start condition of automatic recalibration.
     recalibrate: NotRequired[Automatic | None]
