@@ -18,7 +18,7 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Instant, Range, SlotTable, Submission,
 };
 use flash::{MemVolume, Null};
-use nearflash_ftl::layout::{PAGE_BYTES, checksum};
+use nearflash_ftl::layout::{PAGE_BYTES, page_sum};
 use nearflash_ftl::{DeviceMedia, Geometry, Policy, Queue, Settings, Shape, create, open};
 
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
@@ -116,7 +116,7 @@ fn counted_data(in_flight: usize, requests: u64) {
     let mut copy = batch.clone();
     for _ in 0..requests / in_flight as u64 {
         for place in batch.chunks_exact_mut(PAGE_BYTES).skip(1) {
-            black_box(checksum(black_box(&page)));
+            black_box(page_sum(black_box(&page)));
             black_box(place).copy_from_slice(black_box(&page));
         }
         black_box(&mut copy).copy_from_slice(black_box(&batch));

@@ -4,7 +4,7 @@ use alloc::vec;
 use contract::Status;
 
 use crate::error::Error;
-use crate::layout::{BatchHead, PAGE_BYTES, checksum};
+use crate::layout::{BatchHead, PAGE_BYTES, page_sum};
 use crate::map::POISONED;
 use crate::open::Media;
 use crate::volume::Volume;
@@ -97,7 +97,7 @@ pub fn check<M: Media>(media: &mut M, volume: &Volume) -> Result<Checked, Error>
                     continue;
                 }
                 found.unproved -= 1;
-                match checksum(page) == entry.check.get() {
+                match page_sum(page) == entry.check.get() {
                     true => found.whole += 1,
                     false => found.damaged += 1,
                 }

@@ -12,7 +12,7 @@ use contract::Status;
 
 use crate::checkpoint::{Checkpointer, Motion};
 use crate::command::{Into, Op, Token};
-use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, checksum};
+use crate::layout::{BatchHead, ENTRIES_MAX, Entry, Kind, PAGE_BYTES, page_sum};
 use crate::log::Item;
 use crate::pace::Pace;
 use crate::sabotage::Sabotage;
@@ -364,7 +364,7 @@ impl Collector {
         let at = index as usize * PAGE_BYTES;
         let bytes = &self.buffer[at..at + PAGE_BYTES];
         let whole =
-            !self.unreadable && (!store.settings.data || checksum(bytes) == entry.check.get());
+            !self.unreadable && (!store.settings.data || page_sum(bytes) == entry.check.get());
         let heat = store.map.heat(page);
         let coldest = store.geometry.streams - 1;
         let scarce = store.segments.free() <= u32::from(store.geometry.streams);

@@ -4,7 +4,7 @@ use core::fmt;
 
 use contract::Status;
 
-use crate::layout::VERSION_THIN;
+use crate::layout::{VERSION, VERSION_THIN};
 
 /// The reason why a volume was not created or opened. Members are named by their index, from zero.
 /// Unless a member [failed](Error::Failed), the members are as they were.
@@ -81,8 +81,8 @@ impl fmt::Display for Error {
             ),
             Error::Version(member, version) => write!(
                 f,
-                "member {member} has format version {version}, and this program reads versions up \
-                 to {VERSION_THIN}; use the program that wrote it"
+                "member {member} has format version {version}, and this program reads versions \
+                 {VERSION} and {VERSION_THIN}; use the program that wrote it"
             ),
             Error::Foreign(member) => write!(
                 f,

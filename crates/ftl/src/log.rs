@@ -24,7 +24,7 @@ pub(crate) struct Item {
     pub(crate) heat: u8,
     /// Stamp of the page's write; zero for a host's page until the batch is closed.
     pub(crate) stamp: u64,
-    /// For a page, the CRC of its data; for a record of a run, its number of pages.
+    /// For a page, the checksum of its data; for a record of a run, its number of pages.
     pub(crate) check: u32,
     /// The former place of a moved page; unused for other items.
     pub(crate) from: u32,

@@ -21,7 +21,7 @@ use crate::flush::Flusher;
 use crate::geometry::{CHUNK_PAGES, Geometry, SLAB_RECORD_BYTES, Shape};
 use crate::layout::{
     BatchHead, CHECKPOINT_BYTES, CheckpointPage, Entry, FLAG_ATOMIC, Kind, PAGE_BYTES,
-    SegmentRecord, Superblock, checksum, header_pages,
+    SegmentRecord, Superblock, header_pages, page_sum,
 };
 use crate::map::{POISONED, UNMAPPED};
 use crate::sabotage::Sabotage;
@@ -670,7 +670,7 @@ impl Replay {
     }
 
     fn is_whole(&self, page: usize, entry: &Entry) -> bool {
-        checksum(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) == entry.check.get()
+        page_sum(&self.data[page * PAGE_BYTES..(page + 1) * PAGE_BYTES]) == entry.check.get()
     }
 
     /// Sets the place of a page to `place`, unless a younger state of the page is known.

@@ -14,7 +14,7 @@ use crate::collect::Collector;
 use crate::command::{Busy, Command, REQUESTS_MAX, Reply, Request, Token};
 use crate::flight::Bound;
 use crate::geometry::{COMMIT_PAGES_MAX, Geometry};
-use crate::layout::{Kind, PAGE_BYTES, checksum};
+use crate::layout::{Kind, PAGE_BYTES, page_sum};
 use crate::log::{Item, Waiter};
 use crate::map::{Short, UNMAPPED};
 use crate::reads::Reads;
@@ -183,7 +183,7 @@ impl Volume {
         }
         for (index, page) in list.enumerate() {
             let bytes = data.get(index * PAGE_BYTES..(index + 1) * PAGE_BYTES);
-            let check = bytes.map_or(0, checksum);
+            let check = bytes.map_or(0, page_sum);
             let is_fresh = store.map.place(page) == UNMAPPED;
             let heat = store.map.warm(page);
             store.trend.note_write(heat);

@@ -6,6 +6,7 @@ use std::vec::Vec;
 use contract::Status;
 use flash::Chance;
 
+use crate::command::{Command, Op};
 use crate::layout::PAGE_BYTES;
 use crate::open::Media;
 
@@ -65,6 +66,18 @@ impl Member {
         self.seen.copy_from_slice(&self.durable);
     }
 
+    /// Loses the process: its completed writes are kept. Of a write in flight, which begins at one
+    /// of the pages in `flying`, the first pages are kept, as many as `kept` says.
+    fn die(&mut self, flying: &[u64], mut kept: impl FnMut(usize) -> usize) {
+        let of = |at: u64| at as usize * PAGE_BYTES;
+        let last = |at: &u64| self.cache.iter().rposition(|(other, _)| *other == of(*at));
+        for write in flying.iter().filter_map(last).collect::<Vec<_>>() {
+            let bytes = &mut self.cache[write].1;
+            bytes.truncate(kept(bytes.len() / PAGE_BYTES) * PAGE_BYTES);
+        }
+        self.cut(|_, _| true);
+    }
+
     /// Changes byte `byte` of page `at` permanently.
     pub(crate) fn damage(&mut self, at: u64, byte: usize) {
         let at = at as usize * PAGE_BYTES + byte;
@@ -104,6 +117,20 @@ impl Members {
     /// Makes all writes survive, as when only the process dies.
     pub(crate) fn keep_all(&mut self) {
         self.0.iter_mut().for_each(|member| member.cut(|_, _| true));
+    }
+
+    /// Loses the process amid these commands in flight. The writes among them are cut at a page.
+    pub(crate) fn die(&mut self, flying: &[Command], chance: &mut Chance) {
+        for (number, member) in self.0.iter_mut().enumerate() {
+            let ours = flying.iter().filter(|command| usize::from(command.member) == number);
+            let writes: Vec<u64> = ours
+                .filter_map(|command| match command.op {
+                    Op::Write { at, .. } => Some(at),
+                    _ => None,
+                })
+                .collect();
+            member.die(&writes, |pages| chance.below(pages + 1));
+        }
     }
 
     pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {

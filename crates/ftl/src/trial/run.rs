@@ -15,7 +15,7 @@ use super::model::Model;
 use crate::command::{Command, Into, Op, Request, Settings};
 use crate::geometry::Shape;
 use crate::hand_over::{Awaited, Rest};
-use crate::layout::PAGE_BYTES;
+use crate::layout::{PAGE_BYTES, checksum};
 use crate::map::UNMAPPED;
 use crate::open::{create, open_with};
 use crate::policy::Policy;
@@ -30,11 +30,15 @@ enum Doing {
     Flush { snapshot: Vec<BTreeSet<u64>>, since: BTreeMap<u32, BTreeSet<u64>> },
 }
 
-/// Fills a page's data so that each sector encodes its page and value.
+/// Fills a page's data so that each sector encodes its page and value. Each sector ends with the
+/// CRC-32C of the bytes before, as many formats of hosts do: the CRC-32C of such a page is the same
+/// for every page and value.
 fn fill(bytes: &mut [u8], page: u32, value: u64) {
     for sector in bytes.chunks_mut(SECTOR_BYTES) {
         sector[..8].copy_from_slice(&value.to_le_bytes());
         sector[8..12].copy_from_slice(&page.to_le_bytes());
+        let crc = checksum(&sector[..SECTOR_BYTES - 4]);
+        sector[SECTOR_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
@@ -92,6 +96,8 @@ pub(crate) struct Run {
     pub(crate) volume: Volume,
     pub(crate) model: Model,
     pub(crate) chance: Chance,
+    /// The choice of the pages that a dying process has written.
+    cuts: Chance,
     /// Commands that are in flight at members.
     pub(crate) flying: Vec<Command>,
     pub(crate) commits: bool,
@@ -136,6 +142,7 @@ impl Run {
             volume,
             model,
             chance: Chance::new(seed),
+            cuts: Chance::new(!seed),
             flying: Vec::new(),
             commits: sizes.commits,
             doing: BTreeMap::new(),
@@ -462,7 +469,7 @@ impl Run {
     pub(crate) fn crash(&mut self, power: bool) -> Verdict {
         match power {
             true => self.members.cut(&mut self.chance),
-            false => self.members.keep_all(),
+            false => self.members.die(&self.flying, &mut self.cuts),
         }
         self.reopen(power)
     }
