@@ -30,6 +30,9 @@ const HELLO_MAX: Duration = Duration::from_secs(10);
 /// The bytes of the volume that the ledger has.
 const LEDGER_BYTES: usize = 32 << 20;
 
+/// The time for which a load goes on after the last kill, so that all its connections are back.
+const AFTERWARDS: Duration = Duration::from_secs(2);
+
 /// The longest time from the start of a new process to a kill, in milliseconds: longer than a
 /// take-over takes.
 const KILL_MS_MAX: u64 = 250;
@@ -85,6 +88,7 @@ impl<'a> Trial<'a> {
         let (takeovers, kills) = if quick { (3, 4) } else { (10, 20) };
         let mut chance = Chance::new(seed ^ 77);
         let report = self.take_over(takeovers, seed, &mut chance)?;
+        let across = self.kill_under_verifying(kills, seed, &mut chance)?;
         let (kept, unanswered) = self.kill(kills, &mut chance)?;
         signal(self.server.id(), Signal::TERM);
         if !self.server.ends_in_order(SERVES_MAX)? {
@@ -97,18 +101,15 @@ impl<'a> Trial<'a> {
         }
         Ok(Verdict::Passed(format!(
             "{takeovers} take-overs, {} reads, {} writes, none lost, none wrong; {kills} with a kill: \
-             {kept} acknowledged changes are there, {unanswered} were in flight",
-            report.read.count, report.write.count
+             {} reads, {} writes, none lost, none wrong; {kills} more: {kept} acknowledged changes \
+             are there, {unanswered} were in flight",
+            report.read.count, report.write.count, across.read.count, across.write.count
         )))
     }
 
     /// Has new processes take over under a load that verifies its reads.
     fn take_over(&mut self, times: u32, seed: u64, chance: &mut Chance) -> Result<Report, String> {
-        let mut load = Command::new(self.program);
-        load.args(["bench", &format!("reflex://{}", self.address()), "--verify", "--json"]);
-        load.args(["--read-percent", "50", "--connections", "4", "--queue-depth", "8"]);
-        load.args(["--seconds", "600", "--warmup", "0", "--seed", &seed.to_string()]);
-        let load = Running::start(&mut load)?;
+        let load = self.verifying(seed)?;
         for _ in 0..times {
             thread::sleep(Duration::from_millis(300 + chance.below(400)));
             let newer = Server::start(&mut self.upgrade())?;
@@ -118,6 +119,36 @@ impl<'a> Trial<'a> {
             }
         }
         thread::sleep(Duration::from_millis(300));
+        Report::sound(load.end()?)
+    }
+
+    /// Starts a load that verifies its reads.
+    fn verifying(&self, seed: u64) -> Result<Running, String> {
+        let mut load = Command::new(self.program);
+        load.args(["bench", &format!("reflex://{}", self.address()), "--verify", "--json"]);
+        load.args(["--read-percent", "50", "--connections", "4", "--queue-depth", "8"]);
+        load.args(["--seconds", "600", "--warmup", "0", "--seed", &seed.to_string()]);
+        Running::start(&mut load)
+    }
+
+    /// Kills the older and the newer process of take-overs in turns, under a load that verifies its
+    /// reads: it also reads what was never acknowledged.
+    fn kill_under_verifying(
+        &mut self,
+        times: u32,
+        seed: u64,
+        chance: &mut Chance,
+    ) -> Result<Report, String> {
+        let load = self.verifying(seed + 1)?;
+        for n in 0..times {
+            thread::sleep(Duration::from_millis(300 + chance.below(400)));
+            let after = Duration::from_millis(chance.below(KILL_MS_MAX));
+            match n % 2 {
+                0 => self.kill_older(after)?,
+                _ => self.kill_newer(after)?,
+            }
+        }
+        thread::sleep(AFTERWARDS);
         Report::sound(load.end()?)
     }
 

@@ -19,6 +19,7 @@ use super::load::{Load, Mix, Promise, survey};
 use super::port::{far_ends, free_port};
 use super::reflex::Connection;
 use crate::bench::process::{STOP, Server};
+use xtask::shell;
 
 const VOLUME_BYTES: usize = 32 << 20;
 
@@ -91,7 +92,12 @@ impl Report {
 /// Starts a server of the file `volume` at `port`, and tries again while its killed predecessor
 /// still locks the file.
 pub(super) fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
-    serve(context, &format!("file:{}?size={VOLUME_BYTES}", volume.display()), port)
+    serve(context, &file_device(volume), port)
+}
+
+/// Returns the device of the file `volume`.
+fn file_device(volume: &Path) -> String {
+    format!("file:{}?size={VOLUME_BYTES}", volume.display())
 }
 
 /// Starts a server of a device at `port`, and tries again while its killed predecessor still locks
@@ -115,7 +121,7 @@ fn serve(context: &Context, device: &str, port: u16) -> Result<Server, String> {
 /// must survive, flushed or not, because only the server dies and not the machine.
 pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     let volume = context.folder.join("volume");
-    let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
+    let device = file_device(&volume);
     killed(context, &device, VOLUME_BYTES / BLOCK, 700)
 }
 
@@ -131,6 +137,7 @@ pub(super) fn translated(context: &Context) -> Result<Verdict, String> {
         return Err(String::from_utf8_lossy(&made.stderr).into_owned());
     }
     let verdict = killed(context, &device, TRANSLATED_BYTES / BLOCK, 150)?;
+    in_memory(|folder| across_kills_of_a_volume(context, folder))?;
     let mut check = Command::new(&context.nearflash);
     let checked = check.args(["ftl", "check", &device]).output();
     let checked = checked.map_err(|error| format!("nearflash ftl check: {error}"))?;
@@ -138,6 +145,16 @@ pub(super) fn translated(context: &Context) -> Result<Verdict, String> {
         true => Ok(verdict),
         false => Err(String::from_utf8_lossy(&checked.stdout).into_owned()),
     }
+}
+
+/// Kills servers of another volume of flash translation under the load that verifies its reads. Its
+/// blocks end with checksums of their own, and it also reads what was never acknowledged.
+fn across_kills_of_a_volume(context: &Context, folder: &Path) -> Result<Verdict, String> {
+    let device = format!("ftl:file:{}", folder.join("volume").display());
+    let mut create = Command::new(&context.nearflash);
+    let sizes = format!("{device}?size=128MiB&ftl.segment=256KiB");
+    shell::show(create.args(["ftl", "create", &sizes]))?;
+    bench_on(context, &device, if context.quick { 8 } else { 30 })
 }
 
 /// Kills servers of a device, each at most `most` milliseconds after the shortest load, and checks
@@ -187,7 +204,7 @@ fn killed(context: &Context, device: &str, blocks: usize, most: u64) -> Result<V
 /// repeat, and must find no error. The volume is in memory, so that a disk that others keep busy
 /// does not look like a server that does not answer.
 pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
-    in_memory(|folder| bench_on(context, &folder.join("volume")))
+    in_memory(|folder| bench_on(context, &file_device(&folder.join("volume")), 2))
 }
 
 /// Runs a test with an empty folder in memory, which is removed afterwards.
@@ -238,9 +255,9 @@ impl Running {
     }
 }
 
-fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
+fn bench_on(context: &Context, device: &str, kills: u32) -> Result<Verdict, String> {
     let port = free_port()?;
-    let mut server = start(context, volume, port)?;
+    let mut server = serve(context, device, port)?;
     let mut command = Command::new(&context.nearflash);
     command.args(["bench", &format!("reflex://127.0.0.1:{port}"), "--verify", "--json"]);
     let connections = CONNECTIONS.to_string();
@@ -250,13 +267,13 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     let mut old = BTreeSet::new();
     let mut chance = Chance::new(context.seed ^ 66);
     let started = Instant::now();
-    for _ in 0..2 {
+    for _ in 0..kills {
         thread::sleep(Duration::from_millis(1200 + chance.below(800)));
         // The kernel keeps them with the killed server's ring.
         old.append(&mut far_ends(port)?);
         drop(server);
         thread::sleep(Duration::from_millis(chance.below(300)));
-        server = start(context, volume, port)?;
+        server = serve(context, device, port)?;
     }
     let last_start = started.elapsed();
     // The requests in flight of a connection that did not come back would count as errors.
@@ -269,7 +286,7 @@ fn bench_on(context: &Context, volume: &Path) -> Result<Verdict, String> {
     drop(server);
     let report = Report::sound(ran)?;
     Ok(Verdict::Passed(format!(
-        "2 kills, the last start after {:.1} s: {} reads, {} writes, none lost, none wrong",
+        "{kills} kills, the last start after {:.1} s: {} reads, {} writes, none lost, none wrong",
         last_start.as_secs_f64(),
         report.read.count,
         report.write.count
