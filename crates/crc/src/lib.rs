@@ -1,6 +1,7 @@
-//! Checksums of messages and of media: CRC-32C and CRC-32, compiled once for all who use them.
+//! Checksums of messages and of media: CRC-32C and CRC-32, compiled once for all who use them, and a
+//! hash for what CRCs alone do not tell.
 //!
-//! The sums come from the library `crc-fast`. Its code is generic, and a good part of each crate
+//! The CRCs come from the library `crc-fast`. Its code is generic, and a good part of each crate
 //! that calls it; so no other crate does.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -9,8 +10,10 @@
 extern crate std;
 
 mod crc32c;
+mod product_hash;
 
 pub use crc32c::Crc32c;
+pub use product_hash::product_hash;
 
 /// Returns the CRC-32 (ISO-HDLC, the one of Ethernet and gzip) of `bytes`.
 pub fn crc32(bytes: &[u8]) -> u32 {

@@ -13,7 +13,7 @@
 
 use core::mem::{offset_of, size_of};
 
-use crc::Crc32c;
+use crc::{Crc32c, product_hash};
 use wire::superblock::{Format, Found};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -269,36 +269,11 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     Crc32c::of(bytes)
 }
 
-/// Number of independent lanes of a [`page_sum`], so that a multiplication need not wait for the
-/// one before.
-const LANES: usize = 4;
-
-/// Odd, with bits set at random: 2⁶⁴ over the golden ratio.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Returns the checksum of a page's data, by which recovery tells whether the page was written.
-///
-/// A CRC alone does not tell. Hosts end their own structures with CRCs, and the CRC of such a
-/// structure, its own at the end, is one number for all contents: the page that lay there before
-/// would be taken for the one that was never written. So a sum of products, which no linear code of
-/// a host can make constant, is added to the CRC, which tells all small changes apart.
+/// Returns the checksum of a page's data, by which recovery tells whether the page was written: its
+/// CRC-32C with a [`product_hash`] added, without which a host's own CRCs could make the sums of
+/// different pages equal.
 pub fn page_sum(page: &[u8]) -> u32 {
-    let mut lanes: [u64; LANES] = [1, 2, 3, 4];
-    let (pieces, rest) = page.as_chunks::<{ 8 * LANES }>();
-    debug_assert!(rest.is_empty(), "pages are summed whole");
-    for piece in pieces {
-        for (lane, word) in lanes.iter_mut().zip(piece.as_chunks::<8>().0) {
-            *lane = mix(*lane, u64::from_le_bytes(*word));
-        }
-    }
-    let sum = lanes.iter().fold(0, |sum, lane| mix(sum, *lane));
-    let sum = (sum ^ sum >> 32).wrapping_mul(FACTOR);
-    (sum >> 32) as u32 ^ checksum(page)
-}
-
-#[inline]
-fn mix(sum: u64, word: u64) -> u64 {
-    (sum ^ word).wrapping_mul(FACTOR).rotate_left(29)
+    product_hash(page) ^ checksum(page)
 }
 
 /// Returns the number of pages of the header of a batch of this many entries.

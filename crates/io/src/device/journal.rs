@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Range, SizeClass, TryLock};
-use crc::Crc32c;
+use crc::{Crc32c, product_hash};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -31,8 +31,10 @@ const RECORD_BYTES: usize = 48;
 pub(super) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * GRANULE_BYTES_MAX;
 /// The largest granule of a file with a journal.
 pub(super) const GRANULE_BYTES_MAX: usize = 64 << 10;
-/// The bytes that identify a journal and its layout.
-const MAGIC: [u8; 8] = *b"nfjrnl01";
+/// The bytes that identify a record and its layout.
+const MAGIC: [u8; 8] = *b"nfjrnl02";
+/// The bytes of a record of the first layout, whose checksum is a CRC alone.
+const MAGIC_CRC: [u8; 8] = *b"nfjrnl01";
 
 /// The open journal of a file volume, which all workers share.
 #[derive(Debug)]
@@ -154,8 +156,8 @@ struct Record {
 }
 
 impl Record {
-    /// Writes the header: magic, sequence, inode, first block, blocks, CRC32C over all of these and
-    /// the data; little-endian.
+    /// Writes the header: magic, sequence, inode, first block, blocks, CRC-32C over all of these and
+    /// the data, hash of the data; little-endian.
     fn seal(&self, header: &mut [u8], data: &[u8]) {
         header[..8].copy_from_slice(&MAGIC);
         header[8..16].copy_from_slice(&self.sequence.to_le_bytes());
@@ -164,7 +166,7 @@ impl Record {
         header[32..36].copy_from_slice(&self.range.blocks.to_le_bytes());
         header[36..40].fill(0);
         let checksum = checksum(&header[..40], data);
-        header[40..RECORD_BYTES].copy_from_slice(&u64::from(checksum).to_le_bytes());
+        header[40..RECORD_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
 
     /// Parses a slot's header without checking the checksum; `None` if it has no record.
@@ -172,17 +174,21 @@ impl Record {
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let range = Range::new(word(24), word(32) as u32);
         let record = Record { sequence: word(8), range, inode: word(16) };
-        (header[..8] == MAGIC).then_some(record)
+        [MAGIC, MAGIC_CRC].iter().any(|magic| header[..8] == *magic).then_some(record)
     }
 
     /// Returns whether the header's checksum is that of the header and its data.
     fn is_whole(header: &[u8], data: &[u8]) -> bool {
-        u64::from(checksum(&header[..40], data)).to_le_bytes() == header[40..RECORD_BYTES]
+        checksum(&header[..40], data).to_le_bytes() == header[40..RECORD_BYTES]
     }
 }
 
-fn checksum(header: &[u8], data: &[u8]) -> u32 {
-    Crc32c::of_parts([header, data])
+/// Returns the CRC-32C of a record's header and data in the low half, and the [`product_hash`] of
+/// the data in the high half: data that end with their own CRC all have one CRC. A record of the
+/// first layout has no hash.
+fn checksum(header: &[u8], data: &[u8]) -> u64 {
+    let hash = if header[..8] == MAGIC_CRC { 0 } else { product_hash(data) };
+    u64::from(hash) << 32 | u64::from(Crc32c::of_parts([header, data]))
 }
 
 /// A file with blocking transfers and syncs, for recovery.

@@ -272,3 +272,37 @@ fn a_pending_record_keeps_strangers_away() {
     assert!(made_anew.notes().is_empty(), "the old record died with the old file");
     assert_eq!(fs::read(&path).unwrap(), vec![0; BLOCKS as usize * 512]);
 }
+
+/// Returns data of sectors that each end with the CRC-32C of their other bytes.
+fn sealed(range: Range, mark: u8) -> Vec<u8> {
+    let mut data = vec![mark; range.bytes()];
+    for sector in data.chunks_mut(BLOCK_BYTES) {
+        let crc = Crc32c::of(&sector[..BLOCK_BYTES - 4]);
+        sector[BLOCK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+    data
+}
+
+#[test]
+fn data_with_checksums_of_its_own_does_not_pass_for_other_such_data() {
+    let record = Record { sequence: 7, range: FIRST, inode: 3 };
+    let [new, old] = [1, 2].map(|mark| sealed(FIRST, mark));
+    let mut header = vec![0; RECORD_BYTES];
+    record.seal(&mut header, &new);
+    let crc = |data: &[u8]| Crc32c::of_parts([&header[..40], data]);
+    assert_eq!(crc(&new), crc(&old), "a CRC does not tell them apart");
+    assert!(Record::is_whole(&header, &new) && !Record::is_whole(&header, &old));
+}
+
+#[test]
+fn a_record_of_the_first_layout_is_whole_by_its_crc() {
+    let data = vec![9; FIRST.bytes()];
+    let mut header = vec![0; RECORD_BYTES];
+    Record { sequence: 7, range: FIRST, inode: 3 }.seal(&mut header, &data);
+    header[..8].copy_from_slice(&MAGIC_CRC);
+    let crc = Crc32c::of_parts([&header[..40], &data]);
+    header[40..].copy_from_slice(&u64::from(crc).to_le_bytes());
+    assert!(Record::parse(&header).is_some() && Record::is_whole(&header, &data));
+    header[44] = 1;
+    assert!(!Record::is_whole(&header, &data));
+}
