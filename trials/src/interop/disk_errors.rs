@@ -69,13 +69,19 @@ pub(super) fn mapped(context: &Context) -> Result<Verdict, String> {
         return Err(format!("what waited for the device ended with {}", reply.status));
     }
     for offset in [BAD, BAD + PAGE] {
-        expect(&mut disk, request(Opcode::WRITE, offset, PAGE), &contents(offset), 0)?;
-        if disk.read(offset, PAGE)? != contents(offset) {
-            return Err(format!("{offset}: other data than was written"));
-        }
+        write_and_read(&mut disk, offset, &contents(offset))?;
     }
     guest.stop()?;
     Ok(Verdict::Passed("errors, a pause and a mended table, over one connection".to_owned()))
+}
+
+/// Writes a page, and checks that it is read as it was written.
+fn write_and_read(disk: &mut Connection, offset: usize, data: &[u8]) -> Result<(), String> {
+    expect(disk, request(Opcode::WRITE, offset, PAGE), data, 0)?;
+    match disk.read(offset, PAGE)? == data {
+        true => Ok(()),
+        false => Err(format!("{offset}: other data than was written")),
+    }
 }
 
 /// Serves a device whose writes fail for a while, and then are acknowledged and forgotten. Failed
@@ -110,10 +116,7 @@ pub(super) fn flaky(context: &Context) -> Result<Verdict, String> {
     }
     guest.must(&mapper(&swap(WHOLE)), SOON)?;
     for offset in pages {
-        expect(&mut disk, request(Opcode::WRITE, offset, PAGE), &other, 0)?;
-        if disk.read(offset, PAGE)? != other {
-            return Err(format!("{offset}: other data than was written"));
-        }
+        write_and_read(&mut disk, offset, &other)?;
     }
     guest.stop()?;
     Ok(Verdict::Passed("failed and forgotten writes, over one connection".to_owned()))
