@@ -1,7 +1,7 @@
 //! A lock on a value that threads share, for which no worker waits
 //! (docs/adr/0023-one-try-lock.md).
 //!
-//! One thread holds the lock at a time. A worker takes it only if no thread holds it. Otherwise the
+//! A lock has at most one holder. A worker takes it only if no thread holds it. Otherwise the
 //! worker sets its bit among the waiters, goes on with its turn and tries again in a later one: the
 //! holder wakes the waiters after it has released the lock. Threads of the control plane wait.
 

@@ -1,8 +1,8 @@
 //! The hand-over of a volume in service to another process, which does not read the map again.
 //!
 //! The map's places and heats are in [memory](Memory) that both processes have. The rest is small.
-//! It is written when the volume is at rest: nothing is in flight or staged, and the collector has
-//! gone back to the begin of its batch.
+//! A process writes the rest when the volume is at rest: nothing is in flight or staged, and the
+//! collector has gone back to the begin of its batch.
 
 use alloc::sync::Arc;
 use alloc::vec;

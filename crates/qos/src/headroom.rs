@@ -123,7 +123,7 @@ impl WindowRates {
     /// Returns the limits with which the SLO holds in windows. `most` is the rate at which the
     /// device keeps the SLO on average.
     ///
-    /// What is promised is taken to be reads. Best effort fills the device to the last token that
+    /// Promised requests are taken to be reads. Best effort fills the device to the last token that
     /// it gets, and may do so with writes alone: a write is as much work as its price says, and a
     /// queue of requests of equal work forgets its state in half of the time of one whose work
     /// varies.

@@ -84,7 +84,7 @@ struct Shared<D> {
     ended: [Vec<Completion>; 2],
 }
 
-/// One of two users of a queue, in one thread.
+/// A handle of one of a queue's two users, which are in one thread.
 struct SharedQueue<D> {
     shared: Rc<RefCell<Shared<D>>>,
     side: usize,
