@@ -58,6 +58,8 @@ pub(super) struct Shared {
     pub(super) blocks: AtomicU64,
     pub(super) alignment: Alignment,
     pub(super) is_block_device: bool,
+    /// `true` if the file is memory, to which the kernel copies while its caller waits.
+    pub(super) is_in_memory: bool,
     tears_blocks: bool,
     notes: Vec<String>,
     pub(super) journal: Option<Journal>,
@@ -196,12 +198,14 @@ impl FileVolume {
         let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| failed("ask about", path, e))?;
         let tears_blocks =
             medium::tears_blocks(&file, flags.contains(OFlags::DIRECT), block_device);
+        let is_in_memory = medium::is_file_in_memory(&file);
         let shared = Shared {
             file,
             geometry,
             blocks: AtomicU64::new(blocks),
             alignment,
             is_block_device: block_device,
+            is_in_memory,
             tears_blocks,
             notes,
             journal,

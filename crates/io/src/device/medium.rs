@@ -14,6 +14,9 @@ use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
 /// flag and use the page cache, always (tmpfs) or at times (btrfs).
 const SEEN_TO_BE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
 
+/// Magic number of file systems in memory, `TMPFS_MAGIC`.
+const IN_MEMORY: u64 = 0x0102_1994;
+
 /// The major number of RAM disks (`/dev/ram*`).
 const RAM_DISK_MAJOR: u32 = 1;
 
@@ -31,6 +34,11 @@ pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: boo
     let is_known =
         fstatfs(file).is_ok_and(|told| SEEN_TO_BE_DIRECT.contains(&(told.f_type as u64)));
     is_dax || !is_known
+}
+
+/// Returns whether a file is on a file system in memory.
+pub(super) fn is_file_in_memory(file: &OwnedFd) -> bool {
+    fstatfs(file).is_ok_and(|told| told.f_type as u64 == IN_MEMORY)
 }
 
 /// Returns whether a block device copies from and to memory: a RAM disk, or persistent memory

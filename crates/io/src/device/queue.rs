@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use contract::{Completion, Device, Geometry, Instant, Slot, SlotTable, Submission};
 use io_uring::{opcode, squeue, types};
@@ -29,6 +29,8 @@ pub struct FileQueue {
     place: Place,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
+    /// Results of system calls that were made at once.
+    made: Vec<(Slot, i32)>,
     /// Atomic writes that wait for a slot of the journal, oldest first.
     waiting: VecDeque<Slot>,
     events: Vec<RingEvent>,
@@ -60,8 +62,21 @@ impl FileQueue {
             place: Place::Unknown,
             flights: SlotTable::new(depth),
             refused: Vec::with_capacity(depth),
+            made: Vec::with_capacity(depth),
             waiting: VecDeque::with_capacity(depth),
             events: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Takes the result of a system call of the request in `slot`: the request ends, or makes the
+    /// next one.
+    fn advance(&mut self, slot: Slot, result: i32, done: &mut Vec<Completion>) {
+        match self.flights.get(slot).advance(result, &self.volume.shared) {
+            None => self.push(slot),
+            Some(status) => {
+                let flight = self.flights.remove(slot);
+                done.push(flight.complete(status, &self.volume.shared));
+            }
         }
     }
 
@@ -75,6 +90,12 @@ impl FileQueue {
             return;
         }
         let call = flight.call(shared);
+        if shared.is_in_memory
+            && let Some(result) = make(shared.target(call.target), call.operation, flight)
+        {
+            self.made.push((slot, result));
+            return;
+        }
         if self.place == Place::Unknown {
             // Late, because the sockets make the table.
             self.place =
@@ -100,6 +121,25 @@ impl FileQueue {
         // kernel holds it for what is in flight.
         unsafe { self.ring.push(self.owner, u64::from(slot.to_bits()), entry) };
     }
+}
+
+/// Makes a transfer or a sync of a file in memory at once, and returns its result as the ring does;
+/// `None` for another call. The kernel has no way to begin a transfer of such a file without waiting
+/// for its end, so the ring would hand it to a thread of the same core.
+fn make(file: BorrowedFd<'_>, operation: Operation, flight: &mut Flight) -> Option<i32> {
+    let made = match operation {
+        Operation::Read { offset, at, bytes } => {
+            let buf = flight.buf.as_mut().expect("a read has a buffer");
+            rustix::io::pread(file, &mut buf.prefix_mut(at + bytes)[at..], offset)
+        }
+        Operation::Write { offset, at, bytes, .. } => {
+            let buf = flight.buf.as_ref().expect("a write has a buffer");
+            rustix::io::pwrite(file, &buf.bytes()[at..at + bytes], offset)
+        }
+        Operation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+        _ => return None,
+    };
+    Some(made.map_or_else(|errno| -errno.raw_os_error(), |count| count as i32))
 }
 
 fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) -> squeue::Entry {
@@ -170,16 +210,13 @@ impl Device for FileQueue {
         let mut events = std::mem::take(&mut self.events);
         self.ring.drain(self.owner, &mut events);
         for event in events.drain(..) {
-            let slot = Slot::from_bits(event.data as u32);
-            match self.flights.get(slot).advance(event.result, &self.volume.shared) {
-                None => self.push(slot),
-                Some(status) => {
-                    let flight = self.flights.remove(slot);
-                    done.push(flight.complete(status, &self.volume.shared));
-                }
-            }
+            self.advance(Slot::from_bits(event.data as u32), event.result, done);
         }
         self.events = events;
+        // Each request makes a few calls at most.
+        while let Some((slot, result)) = self.made.pop() {
+            self.advance(slot, result, done);
+        }
         for _ in 0..self.waiting.len() {
             let slot = self.waiting.pop_front().expect("it was just counted");
             self.push(slot);
@@ -187,7 +224,7 @@ impl Device for FileQueue {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let due = !self.refused.is_empty() || !self.waiting.is_empty();
+        let due = !self.refused.is_empty() || !self.made.is_empty() || !self.waiting.is_empty();
         let ready = due || self.ring.has_events(self.owner);
         ready.then_some(Instant::ZERO)
     }
@@ -207,7 +244,8 @@ mod tests {
     use super::*;
     use crate::device::FileOptions;
     use crate::{Network, Reactor, Sockets, SocketsConfig};
-    use contract::{Command, Status};
+    use contract::{Command, Range, SizeClass, Status};
+    use std::path::Path;
     use std::time::Duration;
 
     fn flush(queue: &mut FileQueue) -> Status {
@@ -219,6 +257,45 @@ mod tests {
             queue.poll(Instant::ZERO, &mut done);
         }
         done[0].status
+    }
+
+    /// A file in memory is read and written within the call that asks for it: the ring would hand
+    /// it to a thread.
+    #[test]
+    fn a_file_in_memory_needs_no_entry_of_the_ring() {
+        let path = Path::new("/dev/shm").join(format!("nearflash-made-{}", std::process::id()));
+        let options = FileOptions { journal: false, ..FileOptions::default() };
+        let volume = FileVolume::open(&path, Some(8192), options).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(volume.shared.is_in_memory);
+        let ring = Ring::new().unwrap();
+        let mut queue = FileQueue::open(&volume, &ring, Owner::device(0));
+        let arena = crate::carve(&[SizeClass { bytes: 4096, count: 1 }]).unwrap();
+        let mut buf = arena.bufs.into_iter().next().unwrap();
+        buf.prefix_mut(4096).fill(7);
+        let range = Range::new(8, 8);
+        let slot = SlotTable::new(1).insert(()).unwrap();
+        let mut done = Vec::new();
+        for command in [
+            Command::Write { range, fua: true },
+            Command::Write { range: Range::new(0, 8), fua: false },
+            Command::Read(range),
+            Command::Flush,
+        ] {
+            let lent = (command.buffer_bytes() > 0).then_some(buf);
+            queue.submit(Instant::ZERO, Submission { slot, command, buf: lent });
+            assert_eq!(queue.wake_at(), Some(Instant::ZERO));
+            queue.poll(Instant::ZERO, &mut done);
+            let ended = done.pop().expect("it has ended");
+            assert_eq!(ended.status, Status::Ok, "{command:?}");
+            let Some(back) = ended.buf else { break };
+            buf = back;
+            if command == Command::Read(range) {
+                assert!(buf.bytes()[..4096].iter().all(|byte| *byte == 7));
+            }
+            buf.prefix_mut(4096)[..100].fill(9);
+        }
+        assert_eq!(queue.wake_at(), None);
     }
 
     #[test]

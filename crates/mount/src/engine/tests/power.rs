@@ -1,0 +1,93 @@
+//! What a volume has after a kill of the process, or a power cut.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn what_was_synced_is_there_after_a_kill() {
+    let mut rig = Rig::new();
+    let node = rig.create("file");
+    rig.write(node, 0, &[7; 5000]).unwrap();
+    rig.fsync(node);
+    rig.write(node, 5000, &[8; 100]).unwrap();
+    // The engine and its memory are lost with the process.
+    let mut rig = Rig::mount(rig.memory.clone());
+    let node = rig.lookup("file").unwrap();
+    let found = rig.read(node, 0, 8192);
+    assert_eq!(found[..5000], [7; 5000]);
+    rig.unmount();
+}
+
+/// Makes, writes, syncs and removes files until the power is cut. What was synced is there, whole,
+/// and of the names a beginning in the order in which they were made.
+fn cut_at_random(seed: u64) {
+    let mut rig = Rig::new();
+    let chance = &mut (seed * 2 + 1);
+    let (mut synced, mut removed) = (Vec::new(), BTreeSet::new());
+    let count = 5 + random(chance) as usize % 30;
+    for n in 0..count {
+        let (node, fill) = (rig.create(&format!("{n}")), n as u8 + 1);
+        rig.write(node, 0, &vec![fill; 100 * n + 1]).unwrap();
+        if random(chance).is_multiple_of(3) {
+            // The commit of another file may be under way meanwhile.
+            let other = rig.send(20, 1, &[0; 16]);
+            (0..random(chance) % 5).for_each(|_| _ = rig.turn());
+            rig.write(node, 100 * n as u64 + 1, &[fill; 5_000]).unwrap();
+            rig.fsync(node);
+            rig.reply(other).unwrap();
+            synced.push((n, 100 * n + 5_001));
+        }
+        rig.release(node);
+        if random(chance).is_multiple_of(4) {
+            rig.call(10, 1, format!("{n}\0").as_bytes()).unwrap();
+            removed.insert(n);
+        }
+        (0..random(chance) % 4).for_each(|_| _ = rig.turn());
+    }
+    let mut rig = Rig::mount(rig.cut_power(chance));
+    let kept = (0..count).filter(|n| !removed.contains(n));
+    let is_there: Vec<bool> = kept.map(|n| rig.lookup(&format!("{n}")).is_ok()).collect();
+    assert!(is_there.is_sorted_by(|a, b| a >= b), "seed {seed}: {is_there:?}");
+    for (n, bytes) in synced {
+        match rig.lookup(&format!("{n}")) {
+            Ok(node) => {
+                let found = rig.read(node, 0, 16_384);
+                assert_eq!(found.len(), bytes, "seed {seed}: {n}");
+                assert!(found.iter().all(|byte| *byte == n as u8 + 1), "seed {seed}: {n}");
+            }
+            Err(_) => assert!(removed.contains(&n), "seed {seed}: {n}"),
+        }
+    }
+    rig.unmount();
+}
+
+#[test]
+fn what_was_synced_is_there_after_a_power_cut() {
+    (0..300).for_each(cut_at_random);
+}
+
+/// Changes of names that nobody waits for are answered at once, and share a commit; they are durable
+/// a second later.
+#[test]
+fn changes_of_names_share_a_commit() {
+    let mut rig = Rig::new();
+    let nodes: Vec<u64> = (0..20).map(|n| rig.create(&format!("{n}"))).collect();
+    assert_eq!(Rig::mount(rig.memory.copy()).lookup("0"), Err(2), "no commit has begun");
+    rig.fsync(nodes[3]);
+    let mut other = Rig::mount(rig.memory.copy());
+    assert!((0..20).all(|n| other.lookup(&format!("{n}")).is_ok()), "a sync takes all before it");
+    rig.call(10, 1, b"7\0").unwrap();
+    (0..1_100).for_each(|_| _ = rig.turn());
+    assert_eq!(Rig::mount(rig.memory.copy()).lookup("7"), Err(2));
+    rig.unmount();
+}
+
+#[test]
+fn names_are_durable_when_they_are_answered_if_that_was_asked() {
+    let mut rig = Rig::new();
+    rig.engine.make_names_durable();
+    rig.create("file");
+    assert!(Rig::mount(rig.memory.copy()).lookup("file").is_ok());
+    rig.unmount();
+}
