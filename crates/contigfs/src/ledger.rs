@@ -126,6 +126,16 @@ impl Ledger {
         self.ready.push_back(Commit { number: self.closed, pages });
     }
 
+    /// Returns `true` if a commit is closed, and none has taken it.
+    pub(crate) fn has_full(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Returns `true` if the commit with this number has not been taken.
+    pub(crate) fn is_to_be_taken(&self, commit: u64) -> bool {
+        commit > self.flying.unwrap_or(self.durable)
+    }
+
     /// Returns `true` if a commit could be taken.
     pub(crate) fn is_due(&self) -> bool {
         let some = !self.ready.is_empty() || self.is_building();

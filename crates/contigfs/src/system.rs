@@ -141,6 +141,16 @@ impl FileSystem {
         self.state.take_commit()
     }
 
+    /// Returns `true` if a commit is full and has not been taken: changes come faster than commits.
+    pub fn has_full_commit(&self) -> bool {
+        self.state.ledger.has_full()
+    }
+
+    /// Returns `true` if the event is the end of a commit that has not been taken.
+    pub fn is_to_be_taken(&self, until: Until) -> bool {
+        matches!(until, Until::Commit(commit) if self.state.ledger.is_to_be_taken(commit))
+    }
+
     /// Ends the commit that is under way. After a failure the file system is read-only.
     ///
     /// # Panics

@@ -15,6 +15,9 @@ pub struct MountArgs {
     /// Refuse changes
     #[arg(long)]
     pub(crate) read_only: bool,
+    /// Answer a change of names only once it is durable, as if a sync followed it
+    #[arg(long)]
+    pub(crate) durable_names: bool,
     /// Microseconds for which the thread spins for the next request before it sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     pub(crate) spin: u64,

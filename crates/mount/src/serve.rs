@@ -140,6 +140,9 @@ fn serve(
     let file = file.map_err(|error| error.to_string())?;
     let channel = Channel::open(file, &ring, Medium::other_owner(), DEPTH);
     let mut engine = Engine::new(channel, device, fs, BufPool::new(arena.bufs), volume.chores());
+    if args.durable_names {
+        engine.make_names_durable();
+    }
     if let Ok(Some(at)) = mounted(folder)
         && let Err(error) = at.read_ahead()
     {

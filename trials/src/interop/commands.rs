@@ -104,7 +104,7 @@ const WALK: &[(&str, Expected)] = &[
     ("fs allocate ftl:file:DIR/files /vm/disk 8MiB", Done("/vm/disk")),
     ("fs list ftl:file:DIR/files", Done("/vm/disk")),
     ("fs check ftl:file:DIR/files", Done("faults: 0")),
-    ("mount ftl:file:DIR/files DIR/missing", Refused("cannot mount at")),
+    ("mount ftl:file:DIR/files DIR/missing --durable-names", Refused("cannot mount at")),
     ("umount /", Refused("no file system of nearflash")),
     ("worker list", Done("")),
     ("worker show 0", Done("")),

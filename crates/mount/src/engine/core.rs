@@ -27,6 +27,37 @@ pub(super) struct Held {
     body: Option<(Buf, usize)>,
 }
 
+/// The writes and discards that the device has carried out, and those that are durable. They are
+/// numbered in the order in which they ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    last: u64,
+    durable: u64,
+}
+
+impl Written {
+    /// Counts a write or discard that has ended.
+    pub(super) fn note(&mut self) {
+        self.last += 1;
+    }
+
+    /// Returns the last write that has ended. A flush or commit that is submitted from now on makes
+    /// all writes up to it durable.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Notes that a flush or commit has ended well, which was submitted after this write.
+    pub(super) fn note_durable(&mut self, last: u64) {
+        self.durable = self.durable.max(last);
+    }
+
+    /// Returns `true` if all writes that have ended are durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable == self.last
+    }
+}
+
 /// Replies and requests that wait.
 #[derive(Default)]
 pub(super) struct Waits {
@@ -52,10 +83,9 @@ pub(super) struct Core<K, D> {
     pub(super) waits: Waits,
     /// Moves that requests wait for, and that have not begun.
     pub(super) asked: Vec<(Move, Pending)>,
-    /// `true` if the device has carried out writes since the last flush.
-    pub(super) has_written: bool,
-    /// Flushes for requests in flight.
-    pub(super) flushes: u32,
+    pub(super) written: Written,
+    /// `true` if changes of names are answered only once they are durable.
+    names_are_durable: bool,
     /// The volume's view of its space; `None` if all of its pages have space.
     room: Option<Arc<dyn Chores>>,
     pub(super) now: Instant,
@@ -80,12 +110,33 @@ impl<K: Kernel, D: Device> Core<K, D> {
             gates: Gates::new(),
             waits: Waits::default(),
             asked: Vec::new(),
-            has_written: false,
-            flushes: 0,
+            written: Written::default(),
+            names_are_durable: false,
             room,
             now: Instant::ZERO,
             wall: Time::default(),
         }
+    }
+
+    /// Has changes of names answered only once they are durable.
+    pub(super) fn make_names_durable(&mut self) {
+        self.names_are_durable = true;
+    }
+
+    /// Returns the event to wait for before an operation is answered. A change that a commit makes
+    /// durable later is answered at once, unless somebody has asked that it be durable, or commits
+    /// have fallen behind.
+    pub(super) fn awaited(&self, operation: &Operation<'_>, until: Until) -> Until {
+        let waits = self.names_are_durable || matches!(operation, Operation::Fsync { .. });
+        match until {
+            Until::Commit(_) if !waits && !self.fs.has_full_commit() => Until::Now,
+            until => until,
+        }
+    }
+
+    /// Returns `true` if a reply or a request waits for an event, such as a commit.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.waits.held.is_empty() || !self.waits.again.is_empty()
     }
 
     /// Tells the file system the space of the volume.

@@ -410,7 +410,7 @@ impl Data {
         status: Status,
         buf: Option<Buf>,
     ) {
-        core.has_written = true;
+        core.written.note();
         let job = self.writes.get(slot);
         job.buf = buf;
         if !status.is_ok() {

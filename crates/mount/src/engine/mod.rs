@@ -77,6 +77,11 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         }
     }
 
+    /// Has changes of names answered only once they are durable.
+    pub(crate) fn make_names_durable(&mut self) {
+        self.core.make_names_durable();
+    }
+
     /// Runs one turn of the engine; `wall` is the time of day. Returns `None` once the file system
     /// is unmounted and everything is written.
     pub(crate) fn turn(&mut self, now: Instant, wall: Time) -> Option<Turn> {
@@ -226,7 +231,10 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         let unique = request.unique;
         self.core.waits.has_news = true;
         match self.core.fs.apply(self.core.wall, &caller, operation) {
-            Ok(Reply::Answer(answer, until)) => self.core.answer(unique, form, answer, until),
+            Ok(Reply::Answer(answer, until)) => {
+                let until = self.core.awaited(&operation, until);
+                self.core.answer(unique, form, answer, until);
+            }
             Ok(Reply::Again(until)) => {
                 self.core.waits.again.push((until, Pending::Request(message.into())));
             }
@@ -281,34 +289,44 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         Ok(())
     }
 
-    /// Flushes the device, and then commits the attributes of a file, or of all.
+    /// Makes the data and the attributes of a file durable, or of all.
     fn flush(&mut self, unique: u64, at: Option<Ino>) {
-        // What a flush covers that is under way is not durable yet.
-        let is_due = std::mem::take(&mut self.core.has_written) || self.core.flushes > 0;
-        if !is_due {
-            return self.flushed(unique, at);
-        }
-        self.core.flushes += 1;
-        self.core.disk.submit(self.core.now, Command::Flush, None, Task::Fsync { unique, at });
-    }
-
-    fn flushed(&mut self, unique: u64, at: Option<Ino>) {
-        let Some(at) = at else {
+        if at.is_none() {
             self.core.fs.flush_attributes();
-            // The last commit has the attributes of the root too.
-            return self.commit_attributes(unique, contigfs::ROOT);
-        };
-        self.commit_attributes(unique, at);
+        }
+        // The last commit has the attributes of the root too.
+        self.commit_attributes(unique, at.unwrap_or(contigfs::ROOT));
     }
 
+    /// Answers a request once all attributes that have changed are durable, and all data that was
+    /// written before. A commit makes all durable that was written before it was submitted; so the
+    /// device is flushed only where no commit is still to be submitted.
     fn commit_attributes(&mut self, unique: u64, at: Ino) {
         self.core.waits.has_news = true;
         match self.core.fs.apply(self.core.wall, &Caller::default(), Operation::Fsync { ino: at }) {
+            Ok(Reply::Answer(_, until))
+                if !self.core.written.is_durable() && !self.core.fs.is_to_be_taken(until) =>
+            {
+                let written = self.core.written.last();
+                let task = Task::Fsync { unique, at, written };
+                self.core.disk.submit(self.core.now, Command::Flush, None, task);
+            }
             Ok(Reply::Answer(answer, until)) => self.core.answer(unique, Form::Done, answer, until),
             Ok(Reply::Again(until)) => {
                 self.core.waits.again.push((until, Pending::Fsync { unique, at }));
             }
             Ok(Reply::Move(order)) => self.core.ask_move(order, Pending::Fsync { unique, at }),
+            Err(why) => self.core.refuse(unique, why),
+        }
+    }
+
+    /// Answers a request whose data a flush has made durable, once the commits are durable that
+    /// were there before.
+    fn flushed(&mut self, unique: u64, at: Ino) {
+        self.core.waits.has_news = true;
+        match self.core.fs.apply(self.core.wall, &Caller::default(), Operation::Fsync { ino: at }) {
+            Ok(Reply::Answer(answer, until)) => self.core.answer(unique, Form::Done, answer, until),
+            Ok(_) => self.core.refuse(unique, Errno::IO),
             Err(why) => self.core.refuse(unique, why),
         }
     }
@@ -320,14 +338,11 @@ impl<K: Kernel, D: Device> Engine<K, D> {
             Task::Read(slot, part) => self.data.read_ended(&mut self.core, slot, part, status, buf),
             Task::Edge(slot, edge) => self.data.edge_ended(&mut self.core, slot, edge, status, buf),
             Task::Write(slot) => self.data.write_ended(&mut self.core, slot, status, buf),
-            Task::Fsync { unique, at } => {
-                self.core.flushes -= 1;
-                if status.is_ok() {
-                    return self.flushed(unique, at);
-                }
-                self.core.has_written = true;
-                self.core.refuse(unique, failed(status));
+            Task::Fsync { unique, at, written } if status.is_ok() => {
+                self.core.written.note_durable(written);
+                self.flushed(unique, at);
             }
+            Task::Fsync { unique, .. } => self.core.refuse(unique, failed(status)),
             Task::Upkeep(task) => self.upkeep.ended(&mut self.core, task, status, buf),
         }
     }

@@ -16,8 +16,8 @@ pub(super) enum Task {
     Edge(Slot, Edge),
     /// Writes the data of a write request.
     Write(Slot),
-    /// Flushes before the attributes of a file, or of all, are committed.
-    Fsync { unique: u64, at: Option<Ino> },
+    /// Flushes all writes up to one of them before the attributes of a file are committed.
+    Fsync { unique: u64, at: Ino, written: u64 },
     /// Carries out a commit, a chore or a move of the file system itself.
     Upkeep(Deed),
 }
@@ -36,8 +36,9 @@ pub(super) enum Edge {
 /// The purpose of a device command that serves the file system itself.
 #[derive(Debug)]
 pub(super) enum Deed {
-    /// Writes the pages of a commit.
-    Commit(u64),
+    /// Writes the pages of the commit with this number. All writes up to `written` have ended
+    /// before, and are durable with it.
+    Commit { number: u64, written: u64 },
     /// Discards a part of the range that a chore discards.
     Discard(u64),
     /// Reads the page in which a chore writes zeroes.

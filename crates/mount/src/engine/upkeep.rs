@@ -14,8 +14,8 @@ use super::translate::failed;
 use crate::gates::Pass;
 use crate::kernel::Kernel;
 
-/// The longest time for which a change of size or time stays in memory alone.
-const FLUSH_PERIOD: Duration = Duration::from_secs(5);
+/// The longest time for which a change that nobody waits for stays in memory alone.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// The time after which a commit is tried again for which the volume had no space.
 const COMMIT_AGAIN: Duration = Duration::from_millis(100);
@@ -72,6 +72,8 @@ pub(super) struct Upkeep {
     pub(super) stage: Stage,
     /// The time at which changes in memory are committed; `None` without such changes.
     flush_at: Option<Instant>,
+    /// `true` from that time until all commits were taken.
+    is_due: bool,
     /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
     /// Ranges of pages that wait to be discarded, each with the number of the chore that needs the
@@ -96,16 +98,7 @@ impl Upkeep {
     pub(super) fn start<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         self.keep_time(core);
         let mut progressed = self.commit_again(core);
-        while let Some(commit) = core.fs.take_commit() {
-            progressed = true;
-            let count = commit.pages.len();
-            let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
-            fill_commit(&mut buf, &commit.pages);
-            let pages = count as u16;
-            self.commit = Some((commit.number, Committing { pages, full: 0, waiting: None }));
-            let command = Command::Commit { pages };
-            submit(core, command, Some(buf), Deed::Commit(commit.number));
-        }
+        progressed |= self.start_commit(core);
         while let Some(chore) = core.fs.take_chore() {
             progressed = true;
             self.start_chore(core, chore);
@@ -118,14 +111,49 @@ impl Upkeep {
         progressed
     }
 
+    /// Starts the next commit, if none is under way, and somebody waits for it, or it is full, or
+    /// its time has come: changes that nobody waits for share a commit. Returns `true` if one was
+    /// started.
+    fn start_commit<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        if self.commit.is_some() {
+            return false;
+        }
+        let is_wanted = self.is_due || self.stage != Stage::Serving;
+        if !is_wanted && !core.is_awaited() && !core.fs.has_full_commit() {
+            return false;
+        }
+        let Some(commit) = core.fs.take_commit() else {
+            self.is_due = false;
+            return false;
+        };
+        let count = commit.pages.len();
+        let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
+        fill_commit(&mut buf, &commit.pages);
+        let pages = count as u16;
+        self.commit = Some((commit.number, Committing { pages, full: 0, waiting: None }));
+        self.submit_commit(core, commit.number, pages, buf);
+        true
+    }
+
+    fn submit_commit<K: Kernel, D: Device>(
+        &self,
+        core: &mut Core<K, D>,
+        number: u64,
+        pages: u16,
+        buf: Buf,
+    ) {
+        let deed = Deed::Commit { number, written: core.written.last() };
+        submit(core, Command::Commit { pages }, Some(buf), deed);
+    }
+
     /// Tries a commit again for which the volume had no space. Returns `true` if there is one.
     fn commit_again<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         let Some((number, commit)) = &mut self.commit else { return false };
         let Some((_, buf)) = commit.waiting.take_if(|(at, _)| *at <= core.now) else {
             return false;
         };
-        let command = Command::Commit { pages: commit.pages };
-        submit(core, command, Some(buf), Deed::Commit(*number));
+        let (number, pages) = (*number, commit.pages);
+        self.submit_commit(core, number, pages, buf);
         true
     }
 
@@ -148,6 +176,7 @@ impl Upkeep {
             None => self.flush_at = Some(core.now + FLUSH_PERIOD),
             Some(due) if due <= core.now => {
                 self.flush_at = Some(core.now + FLUSH_PERIOD);
+                self.is_due = true;
                 core.fs.flush_attributes();
             }
             Some(_) => {}
@@ -205,9 +234,9 @@ impl Upkeep {
         let buf = match (task, buf) {
             (Deed::Zero(chore), Some(buf)) if is_good => return self.zero(core, &chore, buf),
             (Deed::Copy, Some(buf)) if is_good => return self.write_copy(core, buf),
-            (Deed::Commit(number), Some(buf)) if status == Status::NoSpace => {
+            (task @ Deed::Commit { .. }, Some(buf)) if status == Status::NoSpace => {
                 let Some(buf) = self.keep_commit(core.now, buf) else { return };
-                self.note_end(core, Deed::Commit(number), status);
+                self.note_end(core, task, status);
                 Some(buf)
             }
             (task, buf) => {
@@ -226,8 +255,11 @@ impl Upkeep {
     ) {
         let is_good = status.is_ok();
         match task {
-            Deed::Commit(number) => {
+            Deed::Commit { number, written } => {
                 self.commit = None;
+                if is_good {
+                    core.written.note_durable(written);
+                }
                 core.fs.commit_ended(number, is_good);
             }
             Deed::Discard(number) => {
@@ -238,14 +270,14 @@ impl Upkeep {
                 *all_good &= is_good;
                 if let (0, all_good) = (*left, *all_good) {
                     // Only a flush makes it last.
-                    core.has_written = true;
+                    core.written.note();
                     self.discards.remove(&number);
                     core.fs.chore_ended(number, all_good);
                 }
             }
             Deed::Zero(chore) => core.fs.chore_ended(chore.number, is_good),
             Deed::Zeroed(number) => {
-                core.has_written = true;
+                core.written.note();
                 core.fs.chore_ended(number, is_good);
             }
             Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, status),

@@ -34,9 +34,20 @@ fn cut_at_random(seed: u64) {
             let other = rig.send(20, 1, &[0; 16]);
             (0..random(chance) % 5).for_each(|_| _ = rig.turn());
             rig.write(node, 100 * n as u64 + 1, &[fill; 5_000]).unwrap();
+            let zeroes = if random(chance).is_multiple_of(2) { 3_000 } else { 0 };
+            if zeroes > 0 {
+                // A commit may take the file's attributes before its pages are cleared.
+                let mut body = [0; 32];
+                body[16..24].copy_from_slice(&u64::to_ne_bytes(zeroes));
+                body[24] = 3;
+                let cleared = rig.send(43, node, &body);
+                rig.send(20, 1, &[0; 16]);
+                rig.reply(cleared).unwrap();
+                (0..random(chance) % 9).for_each(|_| _ = rig.turn());
+            }
             rig.fsync(node);
             rig.reply(other).unwrap();
-            synced.push((n, 100 * n + 5_001));
+            synced.push((n, 100 * n + 5_001, zeroes as usize));
         }
         rig.release(node);
         if random(chance).is_multiple_of(4) {
@@ -49,12 +60,14 @@ fn cut_at_random(seed: u64) {
     let kept = (0..count).filter(|n| !removed.contains(n));
     let is_there: Vec<bool> = kept.map(|n| rig.lookup(&format!("{n}")).is_ok()).collect();
     assert!(is_there.is_sorted_by(|a, b| a >= b), "seed {seed}: {is_there:?}");
-    for (n, bytes) in synced {
+    for (n, bytes, zeroes) in synced {
         match rig.lookup(&format!("{n}")) {
             Ok(node) => {
                 let found = rig.read(node, 0, 16_384);
                 assert_eq!(found.len(), bytes, "seed {seed}: {n}");
-                assert!(found.iter().all(|byte| *byte == n as u8 + 1), "seed {seed}: {n}");
+                let (first, rest) = found.split_at(zeroes);
+                assert!(first.iter().all(|byte| *byte == 0), "seed {seed}: {n}");
+                assert!(rest.iter().all(|byte| *byte == n as u8 + 1), "seed {seed}: {n}");
             }
             Err(_) => assert!(removed.contains(&n), "seed {seed}: {n}"),
         }
