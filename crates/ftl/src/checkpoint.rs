@@ -211,17 +211,17 @@ pub(crate) fn encode_page(
     page: &mut [u8],
 ) {
     let content = &mut page[..CHECKPOINT_BYTES];
-    content.fill(0);
     let index_pages = geometry.index_pages(map.frozen());
-    if index < index_pages && geometry.thin {
-        encode_slabs(map, index, content);
+    let left = if index < index_pages && geometry.thin {
+        encode_slabs(map, index, content)
     } else if index < index_pages {
-        encode_index(geometry, map, index, content);
+        encode_index(geometry, map, index, content)
     } else {
         let size = size_of::<SegmentRecord>();
         let at = index - index_pages;
         let begin = at as usize * (CHECKPOINT_BYTES / size);
         let rest = segments.all().get(begin..).unwrap_or(&[]);
+        let left = CHECKPOINT_BYTES - CHECKPOINT_BYTES.min(rest.len() * size) / size * size;
         for (segment, to) in rest.iter().zip(content.chunks_exact_mut(size)) {
             let record = SegmentRecord {
                 life: segment.life.into(),
@@ -234,12 +234,15 @@ pub(crate) fn encode_page(
             };
             to.copy_from_slice(record.as_bytes());
         }
-    }
+        left
+    };
+    content[CHECKPOINT_BYTES - left..].fill(0);
     CheckpointPage::seal(page, checkpoint, index);
 }
 
 /// Encodes a checkpoint page of a whole map: first come the entries of all pages, then their heats.
-fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) {
+/// Returns the number of bytes that are left at the end.
+fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) -> usize {
     let (unit, index) = match index.checked_sub(geometry.map_pages()) {
         None => (4, index),
         Some(index) => (1, index),
@@ -260,10 +263,12 @@ fn encode_index(geometry: &Geometry, map: &Map, index: u32, content: &mut [u8]) 
         }
         (page, rest) = (page + count as u32, behind);
     }
+    rest.len()
 }
 
 /// Encodes a checkpoint page of a thin volume's slabs, which follow each other across pages.
-fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) {
+/// Returns the number of bytes that are left at the end.
+fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) -> usize {
     const WORDS: usize = SLAB_RECORD_BYTES / 4;
     const CHUNK: usize = CHUNK_PAGES as usize;
     let mut word = index as usize * (CHECKPOINT_BYTES / 4);
@@ -291,18 +296,13 @@ fn encode_slabs(map: &Map, index: u32, content: &mut [u8]) {
         }
         (word, rest) = (word + words, behind);
     }
+    rest.len()
 }
 
 impl Checkpointer {
     /// Does the next step of checkpointing if it is possible now; `motion` is the collector's
     /// state.
     pub(crate) fn advance(&mut self, store: &mut Store, motion: Motion) {
-        let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
-        let mut due = LOG_FACTOR * u64::from(pages);
-        if store.geometry.thin {
-            // A thin volume that is nearly empty has few pages to write, and flushes all the same.
-            due = due.max(u64::from(store.settings.flush_pages));
-        }
         match self.phase {
             Phase::Idle if self.closed => {}
             Phase::Idle if self.closing && !(store.is_quiet() && motion == Motion::Idle) => {}
@@ -310,7 +310,7 @@ impl Checkpointer {
                 (0..store.logs.len()).for_each(|log| store.seal(log));
                 self.begin(store);
             }
-            Phase::Idle if self.log_pages(store) >= due => self.want(),
+            Phase::Idle if self.is_due(store) => self.want(),
             Phase::Idle => {}
             Phase::Wanted if motion != Motion::Moving => self.begin(store),
             Phase::Flushing(round, 2) if store.flusher.is_done(round) => {
@@ -321,6 +321,18 @@ impl Checkpointer {
             }
             _ => {}
         }
+    }
+
+    /// Returns `true` if so much was written to the log that a checkpoint is to be written.
+    fn is_due(&self, store: &Store) -> bool {
+        let log_pages = self.log_pages(store);
+        let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
+        let mut due = LOG_FACTOR * u64::from(pages);
+        if store.geometry.thin {
+            // A thin volume that is nearly empty has few pages to write, and flushes all the same.
+            due = due.max(u64::from(store.settings.flush_pages));
+        }
+        log_pages >= due
     }
 
     /// Returns the number of pages that were written to the log since the last checkpoint began.

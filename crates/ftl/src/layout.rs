@@ -330,20 +330,30 @@ impl BatchHead {
         (sound && entries.iter().all(|entry| entry.kind().is_some())).then_some((head, entries))
     }
 
-    /// Writes head and entries with their checksum into `bytes`, one or two pages.
-    pub fn encode(&self, entries: impl Iterator<Item = Entry>, bytes: &mut [u8]) {
+    /// Writes head and entries with their checksum into `bytes`, one or two pages. Bytes from `stale`
+    /// on are zero before. Returns the number of bytes that head and entries take; those behind are
+    /// zero afterwards.
+    pub fn encode(
+        &self,
+        entries: impl Iterator<Item = Entry>,
+        bytes: &mut [u8],
+        stale: usize,
+    ) -> usize {
+        let used = size_of::<BatchHead>() + self.entries() * size_of::<Entry>();
+        if stale > used {
+            bytes[used..stale].fill(0);
+        }
         let (head, rest) = bytes.split_at_mut(size_of::<BatchHead>());
         head.copy_from_slice(self.as_bytes());
-        let raw_bytes = self.entries() * size_of::<Entry>();
         let mut count = 0;
         for (entry, place) in entries.zip(rest.chunks_exact_mut(size_of::<Entry>())) {
             place.copy_from_slice(entry.as_bytes());
             count += 1;
         }
         assert_eq!(count, self.entries(), "the head counts its entries");
-        rest[raw_bytes..].fill(0);
-        let crc = batch_checksum(head, &rest[..raw_bytes]);
+        let crc = batch_checksum(head, &rest[..used - size_of::<BatchHead>()]);
         head[offset_of!(BatchHead, crc)..].copy_from_slice(&crc.to_le_bytes());
+        used
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Waiter {
 /// A batch: staged pages, records, and the requests that wait for them.
 pub(crate) struct Batch {
     bytes: Box<[u8]>,
+    /// End of the last header in `bytes`: the memory from there to the first data page is zero.
+    header_end: usize,
     pub(crate) data: Vec<Item>,
     pub(crate) records: Vec<Item>,
     pub(crate) waiters: Vec<Waiter>,
@@ -68,6 +70,7 @@ impl Batch {
         let bytes = HEADER_BYTES + if keeps_data { pages * PAGE_BYTES } else { 0 };
         Batch {
             bytes: vec![0; bytes].into(),
+            header_end: 0,
             data: Vec::with_capacity(pages),
             records: Vec::with_capacity(ENTRIES_MAX - pages),
             waiters: Vec::with_capacity(ENTRIES_MAX),
@@ -151,7 +154,9 @@ impl Batch {
         let begin = HEADER_BYTES - self.header_pages() * PAGE_BYTES;
         let items = self.data.iter().chain(&self.records);
         let entries = items.map(|i| Entry::new(i.page, i.kind, i.heat, i.stamp, i.check));
-        head.encode(entries, &mut self.bytes[begin..HEADER_BYTES]);
+        let stale = self.header_end.saturating_sub(begin);
+        let used = head.encode(entries, &mut self.bytes[begin..HEADER_BYTES], stale);
+        self.header_end = begin + used;
     }
 
     /// Returns the part of header and data that is being written.
@@ -230,6 +235,12 @@ impl Log {
     /// Returns `true` if the batch that fills goes to a segment that is not open yet.
     pub(crate) fn will_open(&self) -> bool {
         !self.filling.is_empty() && self.filling.limit > self.left() as usize
+    }
+
+    /// Returns `true` if the batch that fills holds something, and none is in flight.
+    #[inline]
+    pub(crate) fn may_close(&self) -> bool {
+        !self.is_flying && !self.filling.is_empty()
     }
 
     /// Returns `true` if no page fits into the batch that fills.
