@@ -120,6 +120,11 @@ impl Collector {
         (last.place - first.place) as usize + 1
     }
 
+    /// Returns `true` if no victim is under collection.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
     /// Returns `true` if the logs' batches must be closed although no request waits for them.
     pub(crate) fn hurries(&self) -> bool {
         self.hurries

@@ -80,10 +80,16 @@ impl Flusher {
         self.waiters.push_back((round, slot));
     }
 
+    /// Returns `true` if a round is wanted and none is in progress.
+    #[inline]
+    pub(crate) fn may_begin(&self) -> bool {
+        !self.failed && self.outstanding == 0 && self.wanted > self.begun
+    }
+
     /// Begins a round if one is wanted and none is in progress; returns `true` if so. The caller
     /// flushes each member. The batches with stamps below `floor` are durable when the round ends.
     pub(crate) fn begin(&mut self, members: u16, floor: u64) -> bool {
-        if self.failed || self.outstanding > 0 || self.wanted == self.begun {
+        if !self.may_begin() {
             return false;
         }
         (self.begun, self.outstanding, self.floor) = (self.wanted, members, floor);

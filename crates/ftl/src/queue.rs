@@ -79,6 +79,9 @@ pub struct Queue<D> {
     passed: usize,
     /// A command that waits for a buffer or for room at its member.
     held: Option<Command>,
+    /// `true` if the volume may have work to do: since it last had none, a request came that was not
+    /// passed to a member, or a command or the last read of an emptied segment ended.
+    is_stirred: bool,
     pool: BufPool,
     /// Completions of ended requests, for the next poll.
     ended: Vec<Completion>,
@@ -120,6 +123,7 @@ impl<D: Device> Queue<D> {
             sent: SlotTable::new(SENT_MAX),
             passed: 0,
             held: None,
+            is_stirred: true,
             pool,
             ended: Vec::with_capacity(DEPTH),
             done: Vec::with_capacity(SENT_MAX),
@@ -150,6 +154,7 @@ impl<D: Device> Queue<D> {
         if let Some(command) = self.held.take() {
             self.volume.store.commands.push_front(command);
         }
+        self.is_stirred = true;
         self.members.iter_mut().for_each(|member| member.kick(now));
         let mut ended = core::mem::take(&mut self.ended);
         self.take_in(now, &mut ended);
@@ -160,6 +165,7 @@ impl<D: Device> Queue<D> {
     /// Lets the requests in flight end, and then brings the volume to [rest](Rest). The caller
     /// submits no requests meanwhile, and lets the queue [go on](Queue::go_on) afterwards.
     pub fn come_to_rest(&mut self, now: Instant) -> Rest {
+        self.is_stirred = true;
         let mut ended = core::mem::take(&mut self.ended);
         self.take_in(now, &mut ended);
         self.ended = ended;
@@ -182,6 +188,7 @@ impl<D: Device> Queue<D> {
 
     /// Lets the volume go on after [`come_to_rest`](Queue::come_to_rest).
     pub fn go_on(&mut self) {
+        self.is_stirred = true;
         self.volume.go_on();
     }
 
@@ -201,9 +208,14 @@ impl<D: Device> Queue<D> {
         let any = !landed.is_empty();
         for Completion { slot, status, buf } in landed.drain(..) {
             match self.sent.remove(slot) {
-                Sent::Command(errand) => self.land(&errand, status, buf),
+                Sent::Command(errand) => {
+                    self.is_stirred = true;
+                    self.land(&errand, status, buf);
+                }
                 Sent::Read(slot, pin) => {
                     pin.end(&mut self.volume.store);
+                    // The segment may be one that waits for the end of its reads.
+                    self.is_stirred |= self.volume.store.has_emptied();
                     self.passed -= 1;
                     done.push(Completion { slot, status, buf });
                 }
@@ -377,16 +389,26 @@ impl<D: Device> Queue<D> {
         self.volume.complete(token, status);
     }
 
-    /// Runs all work that needs no further completion of a member.
+    /// Runs all work that needs no further completion of a member. Does nothing if all was done
+    /// before, and nothing happened since.
     fn pump(&mut self, now: Instant) {
+        // A held command waits for its member's room, of which nothing tells.
+        if !self.is_stirred && self.held.is_none() {
+            return;
+        }
         loop {
             self.admit();
             let changed = self.volume.advance();
             let sent = self.send(now);
-            if !(self.reap() || sent || changed) {
+            let reaped = self.reap();
+            // Commands that left, and replies, make room for waiting requests and in the logs.
+            let waits = !self.readers.is_empty() || !self.writers.is_empty();
+            let may_go_on = waits || self.volume.is_busy();
+            if !(changed || (sent || reaped) && may_go_on) {
                 break;
             }
         }
+        self.is_stirred = false;
         self.volume.publish(self.writers.len() >= BACKLOG);
     }
 
@@ -452,6 +474,7 @@ impl<D: Device> Device for Queue<D> {
             self.ended.push(Completion { slot, status, buf });
             return;
         }
+        self.is_stirred = true;
         let flight = Flight::new(slot, command, buf);
         let is_write = flight.step().is_write();
         let inner = self.flights.insert(flight);

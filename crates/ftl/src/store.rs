@@ -166,6 +166,9 @@ impl Store {
 
     /// Begins a round of flushes if one is wanted and none is in progress.
     pub(crate) fn begin_flush(&mut self) {
+        if !self.flusher.may_begin() {
+            return;
+        }
         let floor = self.lowest_stamp();
         if self.flusher.begin(self.geometry.members, floor) {
             self.report.flushes += 1;
@@ -256,6 +259,9 @@ impl Store {
     /// With `hurry` it closes all others, too.
     pub(crate) fn close_batches(&mut self, hurry: bool) {
         for log in 0..usize::from(self.geometry.streams) {
+            if !self.logs[log].may_close() {
+                continue;
+            }
             if hurry || !self.set_aside(log) {
                 self.close_batch(log, hurry);
             }
@@ -295,7 +301,7 @@ impl Store {
 
     fn close_batch(&mut self, index: usize, hurry: bool) {
         let log = &mut self.logs[index];
-        if log.is_flying || log.filling.is_empty() {
+        if !log.may_close() {
             return;
         }
         let Batch { waiters, records, is_crowded, .. } = &log.filling;
@@ -539,6 +545,11 @@ impl Store {
         let early = self.is_sabotaged(Sabotage::EarlyReuse);
         let round = if early { 0 } else { self.flusher.ask() };
         self.upkeep.emptied.push_back((round, segment));
+    }
+
+    /// Returns `true` if segments without live pages wait to be reused.
+    pub(crate) fn has_emptied(&self) -> bool {
+        !self.upkeep.emptied.is_empty()
     }
 
     fn is_read(&self, segment: u32) -> bool {

@@ -252,6 +252,14 @@ impl Volume {
         self.standing() != before
     }
 
+    /// Returns `true` while [`advance`](Volume::advance) may have more to do after a command has left
+    /// or a reply was taken: there is work that no request stands for.
+    pub(crate) fn is_busy(&self) -> bool {
+        let Volume { store, collector, checkpointer, .. } = self;
+        !(collector.is_idle() && checkpointer.is_idle() && store.discards.is_empty())
+            || store.read_only
+    }
+
     /// Returns what decides whether requests and collection may go on, beside completions: the
     /// numbers of free segments and of those that hosts leave, and the records in checkpoints.
     fn standing(&self) -> (u32, u32, u64, bool) {
