@@ -201,6 +201,9 @@ impl<D: Device> Queue<D> {
     /// Processes the members' completions. Requests that were passed to a member unchanged are
     /// appended to `done`. Returns `true` if there was a completion.
     fn take_in(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
+        if self.passed == self.sent.len() {
+            return self.take_in_reads(now, done);
+        }
         let mut landed = core::mem::take(&mut self.done);
         for member in &mut self.members {
             member.poll(now, &mut landed);
@@ -223,6 +226,27 @@ impl<D: Device> Queue<D> {
         }
         self.done = landed;
         any
+    }
+
+    /// Processes the members' completions while all are of requests that were passed unchanged: they
+    /// are put into `done` at once.
+    fn take_in_reads(&mut self, now: Instant, done: &mut Vec<Completion>) -> bool {
+        let before = done.len();
+        for member in &mut self.members {
+            member.poll(now, done);
+        }
+        for completion in &mut done[before..] {
+            let Sent::Read(slot, pin) = *self.sent.get(completion.slot) else {
+                unreachable!("no command is at a member")
+            };
+            self.sent.discard(completion.slot);
+            pin.end(&mut self.volume.store);
+            completion.slot = slot;
+        }
+        let count = done.len() - before;
+        self.passed -= count;
+        self.is_stirred |= count > 0 && self.volume.store.has_emptied();
+        count > 0
     }
 
     /// Passes waiting requests to the volume, as many as it accepts.
@@ -338,28 +362,44 @@ impl<D: Device> Queue<D> {
         true
     }
 
-    /// Submits a read to its member as it is, with the request's own buffer. Returns the submission
-    /// if the pages do not lie side by side, or if commands wait, which such reads could hold up for
-    /// ever.
-    fn pass(&mut self, now: Instant, submission: Submission) -> Option<Submission> {
-        let Asked::Read(asked) = submission.command else { return Some(submission) };
+    /// Returns the member that a read goes to as it is, with the request's own buffer, and changes
+    /// the submission into one for the member. Returns `None` if the pages do not lie side by side,
+    /// or if commands wait, which such reads could hold up for ever.
+    #[inline(always)]
+    fn pass(&mut self, submission: &mut Submission) -> Option<&mut D> {
+        let Asked::Read(asked) = submission.command else { return None };
         if self.held.is_some() || self.sent.room() == 0 {
-            return Some(submission);
+            return None;
         }
         let (page, pages) = whole_pages(asked);
-        let Some(Run { member, at, pin }) = Run::begin(&mut self.volume.store, page, pages) else {
-            return Some(submission);
-        };
+        let Run { member, at, pin } = Run::begin(&mut self.volume.store, page, pages)?;
         let device = &mut self.members[usize::from(member)];
         if device.room() == 0 {
             pin.end(&mut self.volume.store);
-            return Some(submission);
+            return None;
         }
-        let slot = self.sent.insert_with(|| Sent::Read(submission.slot, pin));
-        let command = Asked::Read(range(at, pages));
-        device.submit(now, Submission { slot, command, buf: submission.buf });
+        let slot = submission.slot;
+        submission.slot = self.sent.insert_with(|| Sent::Read(slot, pin));
+        submission.command = Asked::Read(range(at, pages));
         self.passed += 1;
-        None
+        Some(device)
+    }
+
+    /// Lets a request wait until the volume accepts it, or ends it if it is refused.
+    #[inline(never)]
+    fn queue_up(&mut self, Submission { slot, command, buf }: Submission) {
+        if let Some(status) = self.refusal(command) {
+            self.ended.push(Completion { slot, status, buf });
+            return;
+        }
+        self.is_stirred = true;
+        let flight = Flight::new(slot, command, buf);
+        let is_write = flight.step().is_write();
+        let inner = self.flights.insert(flight);
+        let inner =
+            inner.unwrap_or_else(|_| panic!("more submissions than the device has room for"));
+        let waits = if is_write { &mut self.writers } else { &mut self.readers };
+        waits.push_back(inner);
     }
 
     /// Processes the completion of a command of the volume.
@@ -467,21 +507,12 @@ impl<D: Device> Device for Queue<D> {
         self.flights.room().saturating_sub(self.ended.len() + self.passed)
     }
 
-    fn submit(&mut self, now: Instant, submission: Submission) {
-        let Some(submission) = self.pass(now, submission) else { return };
-        let Submission { slot, command, buf } = submission;
-        if let Some(status) = self.refusal(command) {
-            self.ended.push(Completion { slot, status, buf });
-            return;
+    #[inline]
+    fn submit(&mut self, now: Instant, mut submission: Submission) {
+        match self.pass(&mut submission) {
+            Some(member) => member.submit(now, submission),
+            None => self.queue_up(submission),
         }
-        self.is_stirred = true;
-        let flight = Flight::new(slot, command, buf);
-        let is_write = flight.step().is_write();
-        let inner = self.flights.insert(flight);
-        let inner =
-            inner.unwrap_or_else(|_| panic!("more submissions than the device has room for"));
-        let waits = if is_write { &mut self.writers } else { &mut self.readers };
-        waits.push_back(inner);
     }
 
     fn kick(&mut self, now: Instant) {
