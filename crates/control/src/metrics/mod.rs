@@ -87,6 +87,9 @@ mod tests {
         for alert in &alerts {
             let name = alert.trim().trim_start_matches("- alert: ");
             assert!(page.contains(&format!("\n## {name}\n")), "{name} has no section");
+            let section = format!("docs/how-to/answer-an-alert.md#{}\n", name.to_lowercase());
+            let named = rules.matches(&format!("runbook: {section}")).count();
+            assert_eq!(named, 1, "{name} does not name its section");
         }
         assert_eq!(page.matches("\n## ").count(), alerts.len(), "a section has no alert");
         let text = text.join("\n");
