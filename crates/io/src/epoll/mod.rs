@@ -289,6 +289,11 @@ impl Receive for Epoll {
         Ok(())
     }
 
+    fn start_bounded(&mut self, table: &mut Table, index: u32) {
+        table[index].kernel.patience = 1;
+        self.receiver.rest(table, index);
+    }
+
     fn start(&mut self, table: &mut Table, index: u32) {
         self.receiver.line_up(table, index);
     }

@@ -158,7 +158,7 @@ impl Receiver {
 
     /// Pauses a connection's receives until the end of the turn, when it is known whether a payload
     /// comes next.
-    fn rest(&mut self, table: &mut Table, index: u32) {
+    pub(super) fn rest(&mut self, table: &mut Table, index: u32) {
         if !std::mem::replace(&mut table[index].kernel.is_resting, true) {
             self.resting.push(index);
         }

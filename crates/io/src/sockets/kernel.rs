@@ -80,6 +80,10 @@ pub trait Receive {
         target: Target,
     ) -> Result<(), Buf>;
 
+    /// Begins to receive on a new connection at the end of the turn: a few bytes first, so that
+    /// its first payload stays in the kernel until the head of the message is parsed.
+    fn start_bounded(&mut self, table: &mut Table<Self::Place>, index: u32);
+
     /// Begins to receive on a connection that is new, or resumed.
     fn start(&mut self, table: &mut Table<Self::Place>, index: u32);
 

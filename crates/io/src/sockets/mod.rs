@@ -107,7 +107,10 @@ impl<K: Kernel> SocketsOver<K> {
                 let conn = self.table.id(index);
                 let (listener, opening) = (Some(arrival.listener), arrival.opening);
                 self.table.events.push(NetEvent::Opened { conn, peer, listener, opening });
-                self.kernel.start(&mut self.table, index);
+                match self.table[index].secured {
+                    None => self.kernel.start_bounded(&mut self.table, index),
+                    Some(_) => self.kernel.start(&mut self.table, index),
+                }
             }
             Err(_refused) => {
                 Happening::RefusedFull.count();

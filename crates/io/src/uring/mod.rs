@@ -246,6 +246,10 @@ impl Receive for Uring {
         self.receiver.receive_into(table, index, target)
     }
 
+    fn start_bounded(&mut self, table: &mut Table, index: u32) {
+        self.receiver.start_bounded(table, index);
+    }
+
     fn start(&mut self, table: &mut Table, index: u32) {
         self.receiver.start(table, index);
     }

@@ -88,6 +88,12 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
+    /// Starts a receive into a small buffer at the end of the turn.
+    pub(super) fn start_bounded(&mut self, table: &mut Table, index: u32) {
+        table[index].kernel.patience = 1;
+        self.rest(table, index);
+    }
+
     /// Queues the entry of a receive for the ring.
     ///
     /// # Safety
@@ -386,9 +392,15 @@ impl Receiver {
             return self.receive_directly(table, index);
         }
         self.release_direct(table, index);
-        let conn = &mut table[index];
-        let rests = !matches!(conn.phase, Phase::Closing(_));
-        if rests && !std::mem::replace(&mut conn.kernel.is_resting, true) {
+        if !matches!(table[index].phase, Phase::Closing(_)) {
+            self.rest(table, index);
+        }
+    }
+
+    /// Pauses a connection's receives until the end of the turn, when it is known whether a payload
+    /// comes next.
+    fn rest(&mut self, table: &mut Table, index: u32) {
+        if !std::mem::replace(&mut table[index].kernel.is_resting, true) {
             self.resting.push(index);
         }
     }

@@ -12,6 +12,7 @@ over_every! {
     every_byte_comes_once_and_in_its_place
     a_stretch_of_payloads_is_not_received_elsewhere
     the_buffer_comes_back_before_a_connection_that_ends
+    a_payload_behind_the_first_message_stays_in_the_kernel_while_paused
     a_connection_changes_hands_while_it_is_received_into
 }
 
@@ -220,6 +221,36 @@ fn a_stretch_of_payloads_is_not_received_elsewhere<N: Network>(listener: Listene
     }
     assert_eq!(got, MESSAGES * (HEAD + PAYLOAD));
     assert!(elsewhere <= MESSAGES * 1024, "{elsewhere} bytes were received elsewhere");
+}
+
+fn a_payload_behind_the_first_message_stays_in_the_kernel_while_paused<N: Network>(
+    listener: Listener,
+) {
+    let mut pair = Pair::<N>::new(listener);
+    pair.send(50_000);
+    let (mut got, mut at_pause) = (0, None);
+    for turn in 0..20_000 {
+        pair.push();
+        for event in pair.receiver.poll() {
+            let NetEvent::Received { buf, len, .. } = event else { panic!("{event:?}") };
+            check(&mut got, &buf.bytes()[..len]);
+            pair.receiver.sockets.give(buf);
+        }
+        if at_pause.is_none() && got > 0 {
+            pair.receiver.sockets.pause(pair.accepted);
+            at_pause = Some((turn, got));
+        } else if at_pause.is_some_and(|(since, _)| turn == since + 100) {
+            assert_eq!(at_pause, Some((turn - 100, got)), "it was paused");
+            pair.receiver.sockets.resume(pair.accepted);
+        }
+        pair.receiver.end_turn();
+        if got == pair.sent {
+            break;
+        }
+    }
+    let (_, first) = at_pause.expect("something came");
+    assert!(first <= 512, "{first} bytes came before the first message could be parsed");
+    assert_eq!(got, pair.sent);
 }
 
 fn the_buffer_comes_back_before_a_connection_that_ends<N: Network>(listener: Listener) {
