@@ -106,6 +106,9 @@ pub enum Command {
     /// ([`AtomicTooLarge`](crate::Status::AtomicTooLarge)), a page is not on the device
     /// ([`OutOfRange`](crate::Status::OutOfRange)), or two numbers are equal
     /// ([`Invalid`](crate::Status::Invalid)). No protocol carries it.
+    ///
+    /// A commit that has succeeded is durable, and so is all that had ended before it was submitted:
+    /// it is a flush as well.
     Commit {
         /// Number of pages, at most 255.
         pages: u16,

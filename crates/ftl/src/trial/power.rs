@@ -256,6 +256,35 @@ fn commits_are_whole_or_absent_after_a_power_cut_and_torn_ones_are_found() {
     assert!((0..50).any(torn), "a torn commit is found");
 }
 
+/// Writes pages, and then a commit, after whose end the power is lost.
+fn commit_behind_writes(seed: u64, sabotage: Option<Sabotage>) -> Verdict {
+    let mut run = Run::new(&SIZES, seed, sabotage);
+    let pages = run.volume.geometry().pages;
+    for _ in 0..5 {
+        for _ in 0..run.chance.below(20) {
+            let page = run.chance.below(pages as usize) as u32;
+            run.write(page, 1, false, false);
+        }
+        run.drain()?;
+        while !run.commit_any(pages) {
+            run.drain()?;
+        }
+        run.drain()?;
+        run.expect_all_durable();
+        run.crash(true)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_commit_makes_earlier_writes_durable() {
+    for seed in 0..50 {
+        commit_behind_writes(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    let lying = |seed| commit_behind_writes(seed, Some(Sabotage::LyingFlush)).is_err();
+    assert!((0..50).any(lying), "a flush that does nothing is found");
+}
+
 /// Writes commits over a full volume while flushes are slow, so that pages are collected early.
 fn slow_trial(seed: u64) -> Verdict {
     let mut run = Run::new(&SIX_STREAMS, seed, None);

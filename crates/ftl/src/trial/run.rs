@@ -200,6 +200,13 @@ impl Run {
         true
     }
 
+    /// Takes all present values for durable, while nothing is in flight.
+    pub(crate) fn expect_all_durable(&mut self) {
+        assert!(self.doing.is_empty(), "nothing is in flight");
+        let snapshot = self.model.snapshot();
+        self.model.flushed(snapshot, &BTreeMap::new());
+    }
+
     /// Submits a commit of random pages below `span`; returns `false` if the volume has no room
     /// now.
     pub(crate) fn commit_any(&mut self, span: u32) -> bool {
