@@ -7,8 +7,8 @@
 //! space: what the kernel executes for the requests is not counted. Rows over a network in memory
 //! show the worker alone.
 //!
-//! A second table counts the instructions of operations on a registry of ten thousand tenants, and a
-//! third those of a request to a volume of flash translation (`crates/ftl/examples/volume_cost.rs`),
+//! A second table counts the instructions of a request over NVMe/TCP, of hosts in memory, a third
+//! those of operations on a registry of ten thousand tenants, and a fourth those of a request to a volume of flash translation (`crates/ftl/examples/volume_cost.rs`),
 //! beside those of the same request to its member.
 
 use std::path::Path;
@@ -37,6 +37,15 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
     (2_500, "sockets", Some(8.0)),
     (4, "memory", None),
     (2_500, "memory", None),
+];
+
+/// The loads over NVMe/TCP: argument of the example, label, and bytes of a request.
+const NVME: [(&str, &str, u64); 5] = [
+    ("nvme-read", "reads", 4096),
+    ("nvme-read-flow", "reads, the host uses flow control", 4096),
+    ("nvme-read", "reads", 512),
+    ("nvme-write", "writes", 4096),
+    ("nvme-write-flow", "writes, the host uses flow control", 4096),
 ];
 
 /// Number of repeated measurements of rows whose results vary from run to run; odd.
@@ -85,6 +94,13 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         println!(
             "| {tenants} | {network} | {pass:.0} | {token:.0} | {more:.0}, {share:.1} % | {most} |"
         );
+    }
+    println!("\ninstructions a request over NVMe/TCP in memory, four queues of 32 requests\n");
+    println!("| what | bytes | instructions |");
+    println!("|---|---|---|");
+    for (what, words, bytes) in NVME {
+        let each = of_a_request(&[what], bytes, options.requests)?;
+        println!("| {words} | {bytes} | {each:.0} |");
     }
     println!("\ninstructions of the control plane, {TENANTS} tenants, half of them with an SLO\n");
     println!("| what | instructions | at most |");
@@ -148,11 +164,11 @@ fn build_example(package: &str, example: &str) -> Result<(), String> {
 /// Returns the instructions of one request or operation: the difference of two runs of different
 /// lengths. Over real sockets the grouping of requests into turns varies, so the result is the
 /// median of several differences.
-fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String> {
+fn of_a_request(words: &[&str], number: u64, times: u64) -> Result<f64, String> {
     let repetitions = if words.contains(&"sockets") { REPETITIONS } else { 1 };
     let difference = |_| {
-        let short = instructions(words, tenants, times)?;
-        let long = instructions(words, tenants, 2 * times)?;
+        let short = instructions(words, number, times)?;
+        let long = instructions(words, number, 2 * times)?;
         Ok((long - short) as f64 / times as f64)
     };
     let mut each = (0..repetitions).map(difference).collect::<Result<Vec<f64>, String>>()?;

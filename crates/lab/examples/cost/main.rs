@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! cost pass|token memory|sockets TENANTS REQUESTS
+//! cost nvme-read|nvme-write|nvme-read-flow|nvme-write-flow BLOCK_SIZE REQUESTS
 //! cost register|change|check|adjust TENANTS TIMES
 //! ```
 //!
 //! The first form serves peers. With `memory` they are simulated inside this process, so only the
 //! worker is counted. With `sockets` they are another process, which the counter does not see, and
-//! the worker has real TCP sockets of loopback and a real ring. The second form runs one operation
+//! the worker has real TCP sockets of loopback and a real ring. The second form serves NVMe/TCP hosts
+//! over memory (`nvme.rs`), with `-flow` such that use flow control. The third form runs one operation
 //! TIMES times on a registry of TENANTS tenants: a tenant is registered and removed, a tenant's SLO
 //! is changed, an SLO is checked that needs most of the device, or the online correction changes
 //! the price of writes.
@@ -23,13 +25,15 @@
 //! kernel.
 
 mod memory;
+mod nvme;
 mod peers;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use contract::{
-    Buf, BufPool, Instant, ListenerId, NamespaceId, Rights, Scheduler, Slo, TenantId, Transport,
+    Buf, BufPool, Instant, ListenerId, NamespaceId, NoMailbox, Rights, Scheduler, Session, Slo,
+    TenantId, Transport,
 };
 use flash::Null;
 use io::{Listener, Network, Reactor, Ring, Sockets, SocketsConfig, TcpOptions};
@@ -41,8 +45,8 @@ use qos::{
     TokenScheduler,
 };
 use worker::{
-    Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
-    Who, Worker,
+    Access, Attached, Fences, FromFn, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts,
+    Rule, Scope, Sessions, Who, Worker,
 };
 
 /// Maximum number of requests that the worker takes in a turn: its batch.
@@ -165,32 +169,43 @@ fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> boo
     true
 }
 
+/// A worker of the load: its ports, but for the network, the scheduler and the sessions, are the
+/// same for all.
+type Served<T, S, P, N> = Worker<T, Null, S, P, NoMailbox, N>;
+
+/// The sessions of peers that speak `reflex`.
+fn reflex() -> FromFn<ServerSession> {
+    FromFn(|_, _| ServerSession::new())
+}
+
 /// Creates a worker over `network`, with a null device behind the scheduler.
-fn worker<T: Transport, S: Scheduler>(
+fn worker<T: Transport, S: Scheduler, P: Session, N: Sessions<P>>(
     network: T,
     scheduler: S,
     tenants: usize,
-) -> Worker<T, Null, S, ServerSession> {
+    sessions: N,
+) -> Served<T, S, P, N> {
     let leak = |(index, bytes)| Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index);
     let sizes = std::iter::repeat_n(4096, 4096).chain([2 << 20, 2 << 20]);
-    Worker::new(
+    Worker::with_sessions(
         network,
         vec![Attached::new(Null::new(BLOCKS), scheduler)],
         BufPool::new((0..).zip(sizes).map(leak)),
         parts(tenants),
         Limits { batch: BATCH, tenants, ..Limits::default() },
-        |_, _| ServerSession::new(),
+        sessions,
+        Line::none(tenants),
     )
 }
 
 /// Runs turns of the worker while `goes_on` returns `true`; the instruction counter measures this
 /// function. After each turn, calls `between` with `true` if the turn progressed.
 #[inline(never)]
-fn counted<T: Transport, S: Scheduler>(
-    worker: &mut Worker<T, Null, S, ServerSession>,
+fn counted<T: Transport, S: Scheduler, P: Session, N: Sessions<P>>(
+    worker: &mut Served<T, S, P, N>,
     now: &mut u64,
     between: impl Fn(bool),
-    goes_on: impl Fn(&mut Worker<T, Null, S, ServerSession>) -> bool,
+    goes_on: impl Fn(&mut Served<T, S, P, N>) -> bool,
 ) {
     while goes_on(worker) {
         let turn = worker.turn(Instant::from_nanos(*now));
@@ -207,7 +222,7 @@ fn depth(tenants: usize) -> usize {
 
 /// Runs the worker over the network in memory until `requests` requests are answered.
 fn over_memory<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
-    let mut worker = worker(Memory::new(tenants, depth(tenants)), scheduler, tenants);
+    let mut worker = worker(Memory::new(tenants, depth(tenants)), scheduler, tenants, reflex());
     let mut now = 1_000_000_000;
     counted(&mut worker, &mut now, |_| {}, |worker| worker.ports().0.answered < requests);
 }
@@ -221,7 +236,7 @@ fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
     let listener = Listener::bind(at, &TcpOptions::default()).expect("a free port");
     let server = listener.endpoint().internet().expect("an address of the network");
     sockets.listen(ListenerId(0), listener).expect("it listens");
-    let mut worker = worker(sockets, scheduler, tenants);
+    let mut worker = worker(sockets, scheduler, tenants, reflex());
     let mut peers = peers::start(server, tenants, requests);
     // The outer loop, without a clock: it parks where nothing is to do.
     let enter = |progressed: bool| {
@@ -265,12 +280,16 @@ fn main() {
             let tenants = number(tenants) as usize;
             serve(scheduler(tenants), network, tenants, number(requests))
         }
+        [what, bytes, requests] if what.starts_with("nvme-") => {
+            nvme::serve(what, number(bytes) as usize, number(requests))
+        }
         [what, tenants, times] => ask(what, number(tenants) as usize, number(times)),
         _ => false,
     };
     if !known {
         eprintln!(
             "cost pass|token memory|sockets TENANTS REQUESTS\n\
+             cost nvme-read|nvme-write|nvme-read-flow|nvme-write-flow BLOCK_SIZE REQUESTS\n\
              cost register|change|check|adjust TENANTS TIMES"
         );
         std::process::exit(2);
