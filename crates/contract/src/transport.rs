@@ -194,27 +194,43 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
+    /// A head without bytes.
+    pub const EMPTY: FrameHead = FrameHead {
+        bytes: [0; HEAD_BYTES_MAX],
+        len: 0,
+        whole: 0,
+        leaves_body: false,
+        is_of_body: false,
+    };
+
     /// Returns a head of these bytes, at most [`HEAD_BYTES_MAX`].
+    #[inline]
     pub fn new(bytes: &[u8]) -> Self {
-        let len = bytes.len() as u8;
-        let mut head = FrameHead {
-            bytes: [0; HEAD_BYTES_MAX],
-            len,
-            whole: len,
-            leaves_body: false,
-            is_of_body: false,
-        };
-        head.bytes[..bytes.len()].copy_from_slice(bytes);
+        let mut head = FrameHead::EMPTY;
+        head.push(bytes);
         head
+    }
+
+    /// Appends bytes to a head without a tail: together at most [`HEAD_BYTES_MAX`] bytes.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        let end = usize::from(self.whole) + bytes.len();
+        self.bytes[usize::from(self.whole)..end].copy_from_slice(bytes);
+        (self.len, self.whole) = (end as u8, end as u8);
+    }
+
+    /// Makes all bytes of a head from the first `len` on its tail.
+    #[inline]
+    pub fn cut(self, len: usize) -> Self {
+        assert!(len <= usize::from(self.whole), "a head is cut within its bytes");
+        FrameHead { len: len as u8, ..self }
     }
 
     /// Returns a head and the tail after the body: together at most [`HEAD_BYTES_MAX`] bytes.
     pub fn with_tail(head: &[u8], tail: &[u8]) -> Self {
         let mut both = FrameHead::new(head);
-        let whole = head.len() + tail.len();
-        both.bytes[head.len()..whole].copy_from_slice(tail);
-        both.whole = whole as u8;
-        both
+        both.push(tail);
+        both.cut(head.len())
     }
 
     /// Returns the head of a reply whose body is not sent: the peer only wants the status.
@@ -224,7 +240,7 @@ impl FrameHead {
 
     /// Returns the head of a reply that consists of its body alone.
     pub fn of_body() -> Self {
-        FrameHead { is_of_body: true, ..FrameHead::new(&[]) }
+        FrameHead { is_of_body: true, ..FrameHead::EMPTY }
     }
 
     /// Returns `true` if only the head of the reply is sent, and not its body.
@@ -440,6 +456,11 @@ mod tests {
     #[test]
     fn a_tail_is_told_from_the_head() {
         let head = FrameHead::with_tail(&[1; 32], &[2; 32]);
+        assert_eq!((head.bytes(), head.tail()), (&[1; 32][..], &[2; 32][..]));
+        let mut pushed = FrameHead::new(&[1; 32]);
+        pushed.push(&[2; 32]);
+        assert_eq!((pushed.bytes().len(), pushed.tail().len()), (64, 0));
+        let head = pushed.cut(32);
         assert_eq!((head.bytes(), head.tail()), (&[1; 32][..], &[2; 32][..]));
         assert!(FrameHead::new(&[]).is_empty() && !FrameHead::with_tail(&[], &[1]).is_empty());
     }
