@@ -36,6 +36,8 @@ pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
 
 /// Translates a submission to a command for a device. With `through`, every write is durable when
 /// it is acknowledged.
+// Commands are large: from here until they are in their table, they stay where they are made.
+#[inline(always)]
 pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io, Status> {
     let opcode = NvmOpcode(entry.opcode);
     let is_served = matches!(
@@ -82,6 +84,7 @@ pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io
     })
 }
 
+#[inline(always)]
 fn command(
     seen: &Seen,
     entry: &Submission,
@@ -115,11 +118,13 @@ fn command(
     })
 }
 
+#[inline]
 pub(super) fn permit(status: Status) -> Result<(), Status> {
     if status.is_ok() { Ok(()) } else { Err(status) }
 }
 
 /// Translates a host's range to blocks of 512 bytes. Fails if the range exceeds the namespace.
+#[inline]
 fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     let out_of_range = Status::LBA_OUT_OF_RANGE.dnr();
     let end = lba.checked_add(blocks).ok_or(out_of_range)?;

@@ -183,6 +183,7 @@ impl Queue {
 
     /// Parses a submission, and returns the next step for it. After [`Step::Busy`] the submission
     /// has to be repeated.
+    #[inline]
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();
         if self.made.id != 0 && self.refresh().is_err() {
@@ -193,8 +194,10 @@ impl Queue {
             (0, _) => self.begin_admin(entry),
             _ => self.begin_io(entry),
         };
-        let step = self.pair(entry, step);
-        step.unwrap_or_else(|status| Step::Refused(self.refuse(entry, status)))
+        match self.pair(entry, step) {
+            Ok(step) => step,
+            Err(status) => Step::Refused(self.refuse(entry, status)),
+        }
     }
 
     /// Takes the answer of a fused compare whose write did not come. To be called after each
@@ -246,22 +249,28 @@ impl Queue {
     }
 
     /// Returns the answer to a command that has ended at a device with `status`.
+    #[inline]
     pub fn complete(&mut self, io: &Io, status: contract::Status) -> Answer {
         let status = self.status(io, status);
-        match status.plain() {
-            Status::SUCCESS => self.count(io),
-            Status::READ_ERROR | Status::WRITE_FAULT => self.made.counts.add_media_error(),
-            _ => {}
-        }
-        if !status.is_ok() {
-            let shift = self.view.find(io.nsid).map_or(0, |seen| seen.shift);
-            let lba = io.command.range().map_or(0, |range| range.lba >> shift);
-            let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
-            entry.dword10.set(lba as u32);
-            entry.dword11.set((lba >> 32) as u32);
-            self.made.link.errors.add(self.made.id, &entry, status);
+        match status.is_ok() {
+            true => self.count(io),
+            false => self.note_error(io, status),
         }
         Answer::error(io.cid, status)
+    }
+
+    /// Counts a command that has failed, and adds it to the error log.
+    #[cold]
+    fn note_error(&mut self, io: &Io, status: Status) {
+        if matches!(status.plain(), Status::READ_ERROR | Status::WRITE_FAULT) {
+            self.made.counts.add_media_error();
+        }
+        let shift = self.view.find(io.nsid).map_or(0, |seen| seen.shift);
+        let lba = io.command.range().map_or(0, |range| range.lba >> shift);
+        let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
+        entry.dword10.set(lba as u32);
+        entry.dword11.set((lba >> 32) as u32);
+        self.made.link.errors.add(self.made.id, &entry, status);
     }
 
     /// Returns the answers to both halves of a fused operation, the compare's first (Base 3.4.2).
@@ -306,6 +315,7 @@ impl Queue {
         }
     }
 
+    #[cold]
     fn refuse(&self, entry: &Submission, status: Status) -> Answer {
         let errors = &self.made.link.errors;
         match entry.opcode {
@@ -354,6 +364,7 @@ impl Queue {
         controllers_own(entry, payload_bytes)
     }
 
+    #[inline(always)]
     fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
         self.check_proven()?;
         self.made.link.ready()?;
@@ -361,16 +372,23 @@ impl Queue {
             Some(payload_bytes) => controllers_own(entry, payload_bytes),
             None => {
                 let through = self.made.link.writes_through();
-                io::parse(&self.view, entry, through).map(Step::Device)
+                Ok(Step::Device(io::parse(&self.view, entry, through)?))
             }
         }
     }
 
     /// Fetches the queue's view of the namespaces anew if the controller's has changed.
+    #[inline]
     fn refresh(&mut self) -> Result<(), Busy> {
-        if self.made.link.generation() != self.view.generation {
-            self.view = self.fabric.view(self.made.link.cntlid, self.worker)?;
+        match self.made.link.generation() == self.view.generation {
+            true => Ok(()),
+            false => self.fetch_view(),
         }
+    }
+
+    #[cold]
+    fn fetch_view(&mut self) -> Result<(), Busy> {
+        self.view = self.fabric.view(self.made.link.cntlid, self.worker)?;
         Ok(())
     }
 
@@ -406,19 +424,21 @@ impl Queue {
 
     /// Returns the NVMe status of a command that has ended. A read is refused if its host has lost
     /// the right meanwhile. A command that was refused on its way to a device gets the reason.
+    #[inline]
     fn status(&mut self, io: &Io, status: contract::Status) -> Status {
         let told = match status {
-            contract::Status::Ok if io.reply_bytes > 0 => self.permits_answer(io).err(),
-            contract::Status::Retry => self.permits(io).err(),
-            _ => None,
+            contract::Status::Ok if io.reply_bytes > 0 => self.permits_answer(io),
+            contract::Status::Retry => self.permits(io),
+            _ => Ok(()),
         };
-        let [conflict, invalid] =
-            [Status::RESERVATION_CONFLICT, Status::INVALID_NAMESPACE].map(Status::dnr);
-        let withheld = [conflict, invalid, Status::INTERRUPTED];
-        told.filter(|told| withheld.contains(told)).unwrap_or_else(|| io::status(io, status))
+        match told {
+            Ok(()) if status.is_ok() => Status::SUCCESS,
+            told => withheld(told).unwrap_or_else(|| io::status(io, status)),
+        }
     }
 
     /// Checks that the host has authenticated or need not.
+    #[inline]
     fn check_proven(&self) -> Result<(), Status> {
         match self.made.proven.load(Ordering::Acquire) {
             true => Ok(()),
@@ -428,23 +448,37 @@ impl Queue {
 
     /// Joins the halves of fused operations: adapts the step of a submission to a compare that
     /// waits for its write.
+    #[inline(always)]
     fn pair(&mut self, entry: &Submission, step: Result<Step, Status>) -> Result<Step, Status> {
-        let first = self.first.take();
-        match (first, step) {
-            (None, Ok(Step::Device(io))) if io.fused == Fused::First => {
-                self.first = Some(io);
-                Ok(Step::Device(io))
-            }
-            (None, Ok(Step::Device(io))) if io.fused != Fused::None => {
-                Err(Status::MISSING_FUSED.dnr())
-            }
-            (None, step) => step,
-            (Some(first), Ok(Step::Device(io)))
+        match step {
+            // Most commands are neither half of one.
+            step if self.first.is_some() => self.pair_second(entry, step),
+            Ok(Step::Device(io)) if io.fused != Fused::None => match io.fused {
+                Fused::First => {
+                    self.first = Some(io);
+                    Ok(Step::Device(io))
+                }
+                _ => Err(Status::MISSING_FUSED.dnr()),
+            },
+            step => step,
+        }
+    }
+
+    /// Adapts the step of a submission behind a compare that waits for its write.
+    #[cold]
+    fn pair_second(
+        &mut self,
+        entry: &Submission,
+        step: Result<Step, Status>,
+    ) -> Result<Step, Status> {
+        let first = self.first.take().expect("the caller looked");
+        match step {
+            Ok(Step::Device(io))
                 if io::is_second(entry) && io.nsid == first.nsid && io.command == first.command =>
             {
                 Ok(Step::Device(Io { fused: Fused::Second { first: first.cid }, ..io }))
             }
-            (Some(first), step) => {
+            step => {
                 let status = match io::is_second(entry) {
                     true => Status::FAILED_FUSED,
                     false => Status::MISSING_FUSED,
@@ -472,6 +506,15 @@ impl Drop for Queue {
     fn drop(&mut self) {
         self.leave();
     }
+}
+
+/// Returns the status of a check if it withholds the answer to a command that has ended.
+#[cold]
+fn withheld(told: Result<(), Status>) -> Option<Status> {
+    let [conflict, invalid] =
+        [Status::RESERVATION_CONFLICT, Status::INVALID_NAMESPACE].map(Status::dnr);
+    let withheld = [conflict, invalid, Status::INTERRUPTED];
+    told.err().filter(|told| withheld.contains(told))
 }
 
 /// Admits a command of the controller itself, if its data pointer describes `payload_bytes`.

@@ -215,6 +215,7 @@ impl ControllerSession {
 
     /// Processes the header of a PDU. Returns the PDU's event, or `None` if it has none before its
     /// data has come.
+    #[inline]
     fn begin(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         self.data = Data::Skipped;
         match (self.phase, head.common().pdu_type) {
@@ -265,7 +266,7 @@ impl ControllerSession {
             self.pending.push_back(Pending::Own);
         }
         match step {
-            Step::Device(io) => self.device(io, entry, data_bytes),
+            Step::Device(io) => self.device(&io, entry, data_bytes),
             Step::Controller { payload_bytes } => self.own(*entry, data_bytes, payload_bytes),
             Step::Refused(answer) => {
                 self.answer(answer, &[]);
@@ -311,9 +312,10 @@ impl ControllerSession {
     }
 
     /// Turns a command for a device into a request.
+    #[inline(always)]
     fn device(
         &mut self,
-        io: Io,
+        io: &Io,
         entry: &Submission,
         data_bytes: usize,
     ) -> Result<Option<Pending>, Broken> {
@@ -324,14 +326,15 @@ impl ControllerSession {
                 return Ok(Some(Pending::Own));
             }
             (_, carried) => {
-                let (data, fused) = self.exchanges.add_half(io, carried, self.as_of)?;
+                let (data, fused) = self.exchanges.add_half(*io, carried, self.as_of)?;
                 self.data = data;
                 return Ok(fused.map(|place| self.fused(place)));
             }
         };
         let as_of = self.as_of;
-        let place = self.exchanges.place(Exchange::Device { io, transfer: None, as_of })?;
-        let request = request(place, &io, io.command, io.payload_bytes);
+        let make = || Exchange::Device { io: *io, transfer: None, as_of };
+        let place = self.exchanges.place_with(make)?;
+        let request = request(place, io, io.command, io.payload_bytes);
         let mut event = Pending::Request(request);
         if is_here {
             self.data = Data::Request;
@@ -362,6 +365,7 @@ impl ControllerSession {
     }
 
     /// Returns a request's event, preceded by the announcement of its tenant if that has changed.
+    #[inline(always)]
     fn charged(&mut self, tenant: Option<TenantId>, event: Pending) -> Pending {
         if !self.is_another(tenant) {
             return event;
@@ -471,42 +475,25 @@ impl Session for ControllerSession {
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
-        let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::new(&[])) };
+        let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::EMPTY) };
         if self.own.parting.is_some() {
             self.desk.call(self.peer.conn);
         }
-        let place = tag as u16;
-        let (io, status) = match self.exchanges.at_mut(tag) {
-            Exchange::Discard { left, status: worst, io, .. } => {
-                *left -= 1;
-                if worst.is_ok() {
-                    *worst = status;
-                }
-                if *left > 0 {
-                    return Ok(FrameHead::new(&[]));
-                }
-                (*io, *worst)
-            }
-            Exchange::Device { io, .. } => (*io, status),
-            Exchange::Fused(_) => {
-                let answers = self.end_fused(place, status);
-                let queue = self.queue.as_mut().expect("only a queue has devices");
-                let [first, second] = answers.map(|answer| queue.seal(answer));
-                let heads = [self.style.response(&first), self.style.response(&second)];
-                return Ok(encode::bare_all(&self.style, &heads));
-            }
-            other => panic!("a worker answered {other:?}"),
-        };
-        self.exchanges.vacate(place);
+        // Commands are large: most are looked at where they are.
         let queue = self.queue.as_mut().expect("only a queue has devices");
-        let answer = queue.complete(&io, status);
+        let Exchange::Device { io, .. } = self.exchanges.at(tag) else {
+            return Ok(reply_other(&mut self.exchanges, queue, &self.style, (tag, status)));
+        };
+        let answer = queue.complete(io, status);
+        let has_data = !body.is_empty() && io.reply_bytes > 0 && answer.status.is_ok();
+        self.exchanges.vacate_device(tag as u16);
         let completion = queue.seal(answer);
-        if body.is_empty() || io.reply_bytes == 0 || !answer.status.is_ok() {
+        if !has_data {
             let head = encode::bare(&self.style, &self.style.response(&completion));
             return Ok(head.without_body());
         }
         let completion = (!self.says_success).then_some(&completion);
-        Ok(encode::read_reply(&self.style, io.cid, body, completion))
+        Ok(encode::read_reply(&self.style, answer.cid, body, completion))
     }
 
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
@@ -614,6 +601,7 @@ impl Movable for ControllerSession {
 }
 
 impl From<Pending> for Event<'_> {
+    #[inline]
     fn from(pending: Pending) -> Self {
         match pending {
             Pending::Own => Event::Own,
@@ -623,6 +611,40 @@ impl From<Pending> for Event<'_> {
             Pending::Awaited(request) => Event::Awaited(request),
         }
     }
+}
+
+/// Returns the answer to a part of a discard or to a fused operation, which has ended with
+/// `status`. The head is empty while other parts of a discard go on.
+#[inline(never)]
+fn reply_other(
+    exchanges: &mut Exchanges,
+    queue: &mut Queue,
+    style: &Style,
+    (tag, status): (Tag, Status),
+) -> FrameHead {
+    let place = tag as u16;
+    let (io, status) = match exchanges.at_mut(tag) {
+        Exchange::Discard { left, status: worst, io, .. } => {
+            *left -= 1;
+            if worst.is_ok() {
+                *worst = status;
+            }
+            if *left > 0 {
+                return FrameHead::EMPTY;
+            }
+            (*io, *worst)
+        }
+        Exchange::Fused(_) => {
+            let io = exchanges.end_fused(place);
+            let answers = queue.complete_fused(&io, status);
+            let heads = answers.map(|answer| style.response(&queue.seal(answer)));
+            return encode::bare_all(style, &heads);
+        }
+        other => panic!("a worker answered {other:?}"),
+    };
+    exchanges.vacate(place);
+    let answer = queue.complete(&io, status);
+    encode::bare(style, &style.response(&queue.seal(answer))).without_body()
 }
 
 /// Chooses digests and the alignment of data from those that the host's ICReq asks for (section
@@ -658,6 +680,7 @@ fn negotiate(head: &Head<'_>) -> Result<(InitResponse, Style), Broken> {
 }
 
 /// Returns the contract's request for a command in progress, whose tag is the command's index.
+#[inline]
 fn request(place: u16, io: &Io, command: Command, payload_bytes: usize) -> Request {
     Request {
         tag: Tag::from(place),
@@ -694,6 +717,7 @@ fn check_range(
 
 /// Returns `true` if the capsule carries the command's payload of `wanted` bytes. Otherwise the
 /// payload, if there is any, has to be requested. Fails if the data pointer does not fit.
+#[inline]
 fn carries(entry: &Submission, data_bytes: usize, wanted: usize) -> Result<bool, NvmeStatus> {
     let said = entry.data.length.get() as usize;
     match entry.data.kind {

@@ -260,6 +260,7 @@ impl Framer {
     ///
     /// # Errors
     /// Returns the violation, and the offending header as far as it is known.
+    #[inline]
     pub(super) fn next<'a: 'r, 'r>(
         &mut self,
         input: &mut &'a [u8],
@@ -343,6 +344,7 @@ impl Framer {
     }
 
     /// Checks the common header of a PDU, and returns the sizes of its parts.
+    #[inline]
     fn check(&self, common: &CommonHeader) -> Result<Whole, Broken> {
         let kind = self.table.iter().find(|kind| kind.pdu_type == common.pdu_type);
         let kind = kind.ok_or(Broken::field(0))?;

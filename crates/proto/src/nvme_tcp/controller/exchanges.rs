@@ -184,6 +184,12 @@ impl Exchanges {
         self.asked += 1;
     }
 
+    /// Returns the command of the request with this tag.
+    #[inline]
+    pub(super) fn at(&self, tag: Tag) -> &Exchange {
+        &self.all[tag as usize]
+    }
+
     /// Returns the command of the request with this tag, for changes.
     pub(super) fn at_mut(&mut self, tag: Tag) -> &mut Exchange {
         &mut self.all[tag as usize]
@@ -192,10 +198,24 @@ impl Exchanges {
     /// Adds a command in progress, and returns its index. Fails if the host has more commands than
     /// its queue has entries, which breaks the protocol.
     pub(super) fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
-        if let Some(place) = self.vacant.pop() {
-            self.all[usize::from(place)] = exchange;
-            return Ok(place);
-        }
+        self.place_with(|| exchange)
+    }
+
+    /// Adds the command that `make` returns, as [`place`](Exchanges::place) does.
+    // Commands are large: they are made where they stay.
+    #[inline(always)]
+    pub(super) fn place_with(&mut self, make: impl FnOnce() -> Exchange) -> Result<u16, Broken> {
+        let Some(place) = self.vacant.pop() else { return self.place_behind(make()) };
+        let vacant = &mut self.all[usize::from(place)];
+        // The assertion spares a drop of the old value.
+        assert!(matches!(vacant, Exchange::Vacant), "a vacant place holds nothing");
+        *vacant = make();
+        Ok(place)
+    }
+
+    /// Adds a command behind all places that were ever taken.
+    #[cold]
+    fn place_behind(&mut self, exchange: Exchange) -> Result<u16, Broken> {
         if self.all.len() == self.most {
             return Err(Broken::plain(FatalStatus::SEQUENCE));
         }
@@ -207,6 +227,16 @@ impl Exchanges {
     pub(super) fn vacate(&mut self, place: u16) -> Exchange {
         self.vacant.push(place);
         core::mem::replace(&mut self.all[usize::from(place)], Exchange::Vacant)
+    }
+
+    /// Removes a device's command at an index.
+    #[inline]
+    pub(super) fn vacate_device(&mut self, place: u16) {
+        let exchange = &mut self.all[usize::from(place)];
+        // The assertion spares a drop of the old value.
+        assert!(matches!(exchange, Exchange::Device { .. }), "a device carried it out");
+        *exchange = Exchange::Vacant;
+        self.vacant.push(place);
     }
 
     /// Removes the fused compare whose write did not come.
