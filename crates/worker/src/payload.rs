@@ -19,11 +19,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         bytes: &[u8],
         end: Option<Status>,
     ) {
-        let requests = &mut self.front.requests;
         let receiving = &mut self.front.conns.get(id).intake.receiving;
-        let (slot, at) = match (place, &*receiving) {
-            (Some(place), _) => place,
-            (None, Receiving::Into(slot)) => (*slot, requests.get(*slot).payload.filled),
+        let slot = match (place, &*receiving) {
+            (Some((slot, _)), _) => slot,
+            (None, Receiving::Into(slot)) => *slot,
             (None, _) => {
                 if end.is_some() {
                     *receiving = Receiving::Nothing;
@@ -31,7 +30,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
                 return;
             }
         };
-        let entry = requests.get(slot);
+        let entry = self.front.requests.get(slot);
+        let at = place.map_or(entry.payload.filled, |(_, at)| at);
         let is_asked = place.is_some();
         assert!(
             entry.conn == id && entry.payload.is_awaited == is_asked,
@@ -45,6 +45,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
 
     /// Counts payload bytes that are in their buffer. With the last bytes the request starts, or is
     /// answered if its payload is invalid.
+    #[inline]
     pub(crate) fn payload_came(
         &mut self,
         id: ConnId,
@@ -66,6 +67,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         conn.intake.receiving = Receiving::Nothing;
         let is_whole = entry.payload.filled == entry.command.payload_bytes();
         assert!(is_whole || !status.is_ok(), "the session counted the payload");
+        entry.received_at = self.front.now;
         self.whole(id, slot, status);
     }
 
@@ -79,18 +81,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Engine<T, D, S, P> {
         let entry = requests.get(slot);
         entry.payload.is_awaited = false;
         entry.payload.filled = entry.command.payload_bytes();
+        entry.received_at = self.front.now;
         requests.end_awaiting(slot);
         self.whole(id, slot, status);
     }
 
-    /// Starts a request whose payload has arrived if `status` is Ok, or answers the request with
+    /// Starts a request whose payload has just arrived if `status` is Ok, or answers the request with
     /// the status otherwise.
     fn whole(&mut self, id: ConnId, slot: Slot, status: Status) {
-        if status.is_ok() {
-            self.front.requests.get(slot).received_at = self.front.now;
-            self.start(id, slot);
-        } else {
-            self.front.answer_unstarted(slot, status);
+        match status.is_ok() {
+            true => self.start(id, slot),
+            false => self.front.answer_unstarted(slot, status),
         }
     }
 }

@@ -6,7 +6,6 @@ use contract::{
 };
 
 use super::Frontend;
-use crate::gauges::Ended;
 use crate::requests::{Chain, InFlight, Position};
 
 /// Maximum number of connections, waiting for a tenant without requests in flight, that are called
@@ -79,8 +78,7 @@ impl<T: Transport, P: Session> Frontend<T, P> {
         if let Some((fence, epoch)) = entry.fence.take() {
             fence.end(usize::from(entry.device), epoch);
         }
-        let ended = Ended::of(entry);
-        self.gauges.count_end(self.now, &ended, answer);
+        self.gauges.count_end(self.now, entry, answer);
         if self.requests.discard(slot, tenant, payload_class) {
             self.call_next(tenant);
         }

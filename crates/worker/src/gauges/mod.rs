@@ -23,7 +23,6 @@ pub use clock::Watch;
 pub use load::Load;
 use reads::ReadRow;
 use sampler::Sampler;
-pub(crate) use samples::Ended;
 use samples::Picked;
 
 use crate::lanes::Lanes;
@@ -111,7 +110,7 @@ impl Gauges {
     /// Counts the end of a request and the status of its answer; `None` if it had no answer.
     /// Successful reads are counted by [`Gauges::count_read`].
     #[inline(always)]
-    pub(crate) fn count_end(&mut self, now: Instant, ended: &Ended, answer: Option<Status>) {
+    pub(crate) fn count_end(&mut self, now: Instant, ended: &InFlight, answer: Option<Status>) {
         match answer {
             Some(Status::Ok) => self.count_other(now, ended),
             None => {}
@@ -122,7 +121,7 @@ impl Gauges {
 
     /// Counts a successful request other than a read at its answer.
     #[inline(never)]
-    fn count_other(&self, now: Instant, ended: &Ended) {
+    fn count_other(&self, now: Instant, ended: &InFlight) {
         let (kind, bytes) = (ended.command.kind(), ended.command.payload_bytes());
         let nanos = now.since(ended.received_at).as_nanos() as u64;
         self.meter(ended.tenant).record(kind, bytes, nanos);

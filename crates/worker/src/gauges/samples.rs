@@ -1,28 +1,6 @@
 //! The figures of single requests.
 
-use contract::{
-    CoarseBucket, Command, Instant, Kind, Meters, NamespaceId, Protocol, Stage, TenantId,
-};
-
-use crate::requests::InFlight;
-
-/// The figures of a request that are counted when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    pub(crate) tenant: TenantId,
-    pub(crate) namespace: NamespaceId,
-    pub(crate) command: Command,
-    pub(crate) received_at: Instant,
-}
-
-impl Ended {
-    /// Copies the figures of a request that are counted at its end.
-    #[inline]
-    pub(crate) fn of(entry: &InFlight) -> Ended {
-        let InFlight { tenant, namespace, command, received_at, .. } = *entry;
-        Ended { tenant, namespace, command, received_at }
-    }
-}
+use contract::{CoarseBucket, Kind, Meters, NamespaceId, Protocol, Stage, TenantId};
 
 /// The tenant, namespace and protocol that a sampled request is counted for.
 #[derive(Clone, Copy, Debug)]
