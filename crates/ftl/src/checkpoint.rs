@@ -326,6 +326,14 @@ impl Checkpointer {
     /// Returns `true` if so much was written to the log that a checkpoint is to be written.
     fn is_due(&self, store: &Store) -> bool {
         let log_pages = self.log_pages(store);
+        // A bound without a division: a page of a checkpoint has the places of fewer than 1 024 pages.
+        let least = match store.geometry.thin {
+            true => store.settings.flush_pages,
+            false => store.geometry.pages / 1024 * LOG_FACTOR as u32,
+        };
+        if log_pages < u64::from(least) {
+            return false;
+        }
         let pages = store.geometry.checkpoint_pages_with(store.map.slabs());
         let mut due = LOG_FACTOR * u64::from(pages);
         if store.geometry.thin {

@@ -7,7 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use core::iter;
+use core::{iter, mem};
 
 use contract::{Slot, Status};
 
@@ -449,9 +449,8 @@ impl Store {
         let log = &self.logs[index];
         let segment = log.segment.expect("the batch's segment is open");
         let data_at = log.flying.offset + log.flying.header_pages() as u32;
-        for at in 0..self.logs[index].flying.data.len() {
-            let item = self.logs[index].flying.data[at];
-            let place = self.geometry.place(segment, data_at + at as u32);
+        let data = mem::take(&mut self.logs[index].flying.data);
+        for (place, &item) in (self.geometry.place(segment, data_at)..).zip(&data) {
             match item.kind {
                 Kind::Host => self.flight.leave(item.page),
                 _ => {
@@ -469,6 +468,7 @@ impl Store {
             self.segments.at_mut(segment).valid += 1;
             self.invalidate(old);
         }
+        self.logs[index].flying.data = data;
         for at in 0..self.logs[index].flying.records.len() {
             let item = self.logs[index].flying.records[at];
             self.land_record(item);

@@ -66,7 +66,10 @@ impl Flight {
     /// Returns the first page and the number of pages of the next piece, of at most `most` pages. A
     /// discard or a commit is a single piece.
     pub(super) fn piece(&self, most: u32) -> (u32, u32) {
-        let is_whole = matches!(self.step(), Step::Discard | Step::Commit);
+        let is_whole = matches!(
+            self.command,
+            Command::Discard(_) | Command::WriteZeroes { .. } | Command::Commit { .. }
+        );
         let most = if is_whole { u32::MAX } else { most };
         (self.page + self.done, self.left().min(most))
     }
@@ -87,6 +90,10 @@ impl Flight {
     /// step.
     pub(super) fn advance(&mut self, most: u32, status: Status) -> bool {
         self.status = status;
+        if self.left() <= most && !matches!(self.command, Command::WriteZeroes { .. }) {
+            self.done = self.pages;
+            return false;
+        }
         let step = self.step();
         self.done += self.piece(most).1;
         let forced = matches!(self.command, Command::WriteZeroes { fua: true, .. });
