@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use control::admin::{AdminAddress, Client, ClientError, ImportState, Imported, ServerState};
+use control::admin::{
+    AdminAddress, Client, ClientError, ImportState, Imported, Secret, ServerState,
+};
 
 use crate::admin::{Wanted, default_place};
 use crate::config::{effective::Effective, exposure::exposed, schema};
@@ -188,7 +190,7 @@ impl StateCommand {
                 let done = match &files.config {
                     Some(config) => import(&setup, config, files.state.as_deref(), *dry_run)?,
                     None => {
-                        let asked = ImportState { document: text, dry_run: *dry_run };
+                        let asked = ImportState { document: Secret(text), dry_run: *dry_run };
                         beside.ask(|client| client.send(&asked))?
                     }
                 };
@@ -302,7 +304,7 @@ fn check_owner(state: &Path) -> Result<(), String> {
 /// prints the answer. Returns [`ExitCode::FAILURE`] if it would not.
 fn ask_of_promises(beside: &Beside<'_>, setup: &Setup) -> Result<ExitCode, String> {
     let document = setup.clone().of_tenants().to_toml()?;
-    let asked = ImportState { document, dry_run: true };
+    let asked = ImportState { document: Secret(document), dry_run: true };
     match (beside.client)().and_then(|mut client| client.send(&asked)) {
         Ok(Imported { left, .. }) if left.is_empty() => {
             (beside.print)("the running server would take its tenants");

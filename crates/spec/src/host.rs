@@ -48,13 +48,22 @@ pub struct Host {
 
 /// A secret text, which no log shows. It is wiped from memory when it is dropped. The state file
 /// contains it; only its owner may read that file.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Secret(pub String);
 
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0.zeroize();
+    }
+}
+
+impl std::ops::Deref for Secret {
+    type Target = str;
+
+    /// Returns the secret.
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Subcommand, ValueEnum};
 use control::admin::{
     AddListener, AnaState, Client, HostPatch, HostStatus, Hosts, ListenerState, ListenerStatus,
-    Listeners, NewSubsystem, RemoveListener, RemovedListener, SetAna, SubsystemPatch,
+    Listeners, NewSubsystem, RemoveListener, RemovedListener, Secret, SetAna, SubsystemPatch,
     SubsystemStatus, Subsystems,
 };
 use serde_json::json;
@@ -279,7 +279,7 @@ impl HostCommand {
                         format!("host {nqn:?} is known already; change it with `set` or `key`");
                     return Err(text.into());
                 }
-                let key = key.as_deref().map(read_key).transpose()?;
+                let key = key.as_deref().map(read_key).transpose()?.map(Secret);
                 let to = HostPatch { tenant: tenant.clone(), key, ..Default::default() };
                 set(client, nqn, to, "added")?;
             }
@@ -290,7 +290,12 @@ impl HostCommand {
                 set(client, nqn, to, "changed")?;
             }
             HostCommand::Key { nqn, file, controller, none, tls, overlap, end_overlap } => {
-                let key = file.as_deref().map(read_key).transpose()?.or(none.then(String::new));
+                let key = file
+                    .as_deref()
+                    .map(read_key)
+                    .transpose()?
+                    .or(none.then(String::new))
+                    .map(Secret);
                 let overlap = (*overlap || *end_overlap).then_some(*overlap);
                 let to = HostPatch::of_key(key, overlap, *tls, *controller);
                 set(client, nqn, to, "changed the key of")?;

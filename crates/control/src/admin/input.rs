@@ -9,8 +9,10 @@ use axum::http::request::Parts;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use zeroize::Zeroize;
 
 use super::problem::{Code, Problem};
+use super::secrecy::Wiped;
 
 /// The input of an operation from the query of the URL: the part after the question mark.
 pub(super) struct Query<T>(pub(super) T);
@@ -66,14 +68,11 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
     }
 
     async fn take(request: Request) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        let whole = Request::from_parts(parts.clone(), body);
-        let bytes = Bytes::from_request(whole, &()).await.map_err(JsonRejection::from)?;
+        let (request, bytes) = with_body(request).await?;
         // serde takes a list for an object, by the order of the members.
-        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        if bytes.0.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
             return Err(Problem::new(Code::Invalid, "the body: expected an object, not a list"));
         }
-        let request = Request::from_parts(parts, bytes.into());
         Ok(Body(Json::from_request(request, &()).await?.0))
     }
 }
@@ -85,13 +84,29 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Patch<T> {
     }
 
     async fn take(request: Request) -> Result<Self, Problem> {
+        let (request, _bytes) = with_body(request).await?;
         let Json(mut patch): Json<Map<String, Value>> = Json::from_request(request, &()).await?;
         for member in patch.values_mut().filter(|member| member.is_null()) {
             *member = Value::String(String::new());
         }
-        let patch = serde_json::from_value(Value::Object(patch));
-        patch.map(Patch).map_err(|error| Problem::new(Code::Invalid, error.to_string()))
+        let mut patch = Value::Object(patch);
+        let read = T::deserialize(&patch);
+        for member in patch.as_object_mut().into_iter().flat_map(Map::values_mut) {
+            if let Value::String(text) = member {
+                text.zeroize();
+            }
+        }
+        read.map(Patch).map_err(|error| Problem::new(Code::Invalid, error.to_string()))
     }
+}
+
+/// Receives the body of a request. Returns it in the request, and beside it to be wiped after its
+/// use.
+async fn with_body(request: Request) -> Result<(Request, Wiped), Problem> {
+    let (parts, body) = request.into_parts();
+    let whole = Request::from_parts(parts.clone(), body);
+    let bytes = Wiped(Bytes::from_request(whole, &()).await.map_err(JsonRejection::from)?);
+    Ok((Request::from_parts(parts, bytes.0.clone().into()), bytes))
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
-pub use spec::{AnaState, Device as AddDevice, GroupName, HashName, Listener as AddListener};
+pub use spec::{
+    AnaState, Device as AddDevice, GroupName, HashName, Listener as AddListener, Secret,
+};
 
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -300,7 +302,7 @@ pub struct Hosts {
 }
 
 /// A registration of a host. Omitted members keep their value; empty members are removed.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "SetHost")]
 pub struct HostPatch {
@@ -308,11 +310,13 @@ pub struct HostPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The host's key, `DHHC-1:…`.
+    #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key: Option<Secret>,
     /// The key with which the server authenticates to the host.
+    #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controller_key: Option<String>,
+    pub controller_key: Option<Secret>,
     /// `true`: with a new key, the key before goes on. `false`: it ends. A new key ends it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<bool>,
@@ -324,8 +328,9 @@ pub struct HostPatch {
     #[serde(default, deserialize_with = "listed", skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupName>>,
     /// The host's key for TLS, `NVMeTLSkey-1:…`.
+    #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls_key: Option<String>,
+    pub tls_key: Option<Secret>,
     /// `true`: with a new TLS key, the one before goes on. `false`: it ends. A new key ends it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_overlap: Option<bool>,
@@ -345,7 +350,7 @@ impl HostPatch {
     /// Returns the patch that replaces one key of a host: the TLS key, or the controller's, or the
     /// host's own. `overlap` says whether the key before goes on.
     pub fn of_key(
-        key: Option<String>,
+        key: Option<Secret>,
         overlap: Option<bool>,
         is_tls: bool,
         is_controller: bool,
@@ -374,13 +379,6 @@ impl HostPatch {
             groups: groups.map_err(|error| format!("group: {error}"))?,
             ..self
         })
-    }
-}
-
-impl std::fmt::Debug for HostPatch {
-    /// Omits the keys, which are secret in logs too.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostPatch").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 

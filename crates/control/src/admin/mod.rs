@@ -32,6 +32,7 @@ mod resource;
 mod routes;
 mod scrape;
 mod seat;
+mod secrecy;
 mod server;
 mod settings;
 mod state;
@@ -60,7 +61,7 @@ pub use inventory::{
     AddDevice, AddListener, Ana, AnaState, Contained, Controller, DrainListener, Exported,
     GroupName, HashName, HostPatch, HostStatus, Hosts, KeyState, ListenerState, ListenerStatus,
     Listeners, NamespacePatch, NamespaceStatus, Namespaces, NewNamespace, NewSubsystem,
-    OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SubsystemPatch,
+    OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, Secret, SetAna, SubsystemPatch,
     SubsystemStatus, Subsystems,
 };
 pub use listeners::ListenerPatch;

@@ -26,6 +26,7 @@ use super::audit::{self, Auditor, Caller, Journal};
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
 use super::seat::{AddressSlots, Seat};
+use super::secrecy::Received;
 use super::time_limit;
 use super::tls::Credentials;
 
@@ -276,11 +277,15 @@ async fn serve_noted(
     seat: Seat,
 ) {
     let router = TowerToHyperService::new(router);
+    // It is dropped after the connection, which shares its memory.
+    let received = Received::default();
+    let bodies = received.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
         request.extensions_mut().insert(seat.clone());
         answer.open(request.method());
-        let (answer, answered) = (answer.clone(), router.call(request));
+        let (answer, answered) =
+            (answer.clone(), router.call(request.map(|body| bodies.follow(body))));
         async move {
             let answered = answered.await;
             answer.know();

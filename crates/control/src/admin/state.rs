@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spec::Secret;
 
 /// The state of a server: its devices, namespaces, tenants, subsystems, hosts, listeners and access
 /// rules.
@@ -17,7 +18,9 @@ pub struct ServerState {
 #[serde(deny_unknown_fields)]
 pub struct ImportState {
     /// The document, as exported. The server keeps the objects of tables that it leaves out.
-    pub document: String,
+    // It may have keys and tokens.
+    #[schemars(with = "String")]
+    pub document: Secret,
     /// `true` to return the changes without making them.
     #[serde(default)]
     pub dry_run: bool,

@@ -10,7 +10,7 @@ use control::admin::{
     AddDevice, AddListener, AdminAddress, AnaState, ChangeTenant, ChangeTenants, Client,
     ClientError, DevicePatch, DeviceStatus, Devices, HostPatch, HostStatus, Hosts, Listeners,
     NamespacePatch, Namespaces, NewNamespace, NewSubsystem, NewTenant, RemoveListener, RemoveNamed,
-    RemoveNamespace, SetAna, SetNamed, Share, SubsystemPatch, Subsystems, TenantPatch,
+    RemoveNamespace, Secret, SetAna, SetNamed, Share, SubsystemPatch, Subsystems, TenantPatch,
     TenantStatus,
 };
 
@@ -326,7 +326,7 @@ impl Change {
             }
             Change::RemoveSubsystem(nqn) => client.delete::<control::admin::SubsystemStatus>(nqn),
             Change::SetHost(nqn, has_key, tenant) => {
-                let key = Some(if *has_key { KEY.to_owned() } else { String::new() });
+                let key = Some(Secret(if *has_key { KEY.to_owned() } else { String::new() }));
                 let tenant = Some(tenant.clone().unwrap_or_default());
                 client.send_to(nqn, &HostPatch { tenant, key, ..HostPatch::default() }).map(drop)
             }

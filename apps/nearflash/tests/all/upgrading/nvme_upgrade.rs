@@ -6,7 +6,7 @@ use std::process::{Child, Command as Process, Stdio};
 use crate::support::{
     Launch, NvmeQueue, PATIENCE, Place, Server, each, faultless, host_nqn, verifying, wait_until,
 };
-use control::admin::{Code, HostPatch, NamespacePatch, Namespaces, SubsystemPatch};
+use control::admin::{Code, HostPatch, NamespacePatch, Namespaces, Secret, SubsystemPatch};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -272,7 +272,7 @@ fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let new = place.launch(&hosts).with("--upgrade").start();
     assert_eq!(taken(&new), 2, "{}", old.log());
     let mut client = place.client();
-    let key = HostPatch { key: Some(KEY.to_owned()), ..HostPatch::default() };
+    let key = HostPatch { key: Some(Secret(KEY.to_owned())), ..HostPatch::default() };
     let without = SubsystemPatch { deny: vec![host_nqn(1)], ..SubsystemPatch::default() };
     let smaller = NamespacePatch { bytes: Some(8 << 20), shrink: true, ..Default::default() };
     let name = client.read::<Namespaces>().unwrap().namespaces[0].name.clone();
