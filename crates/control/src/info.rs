@@ -337,6 +337,8 @@ pub struct DeviceInfo {
     pub tokens_promised: u64,
     /// Tokens per second that are left for best effort; `None` without a model.
     pub tokens_left: Option<u64>,
+    /// Tokens per second beyond `tokens` that are kept back, so that SLOs hold in windows.
+    pub tokens_headroom: u64,
     /// The strictest latency bound of the device's tenants in microseconds; `None` without one.
     pub latency_us: Option<u32>,
     /// The current correction of the model; `None` if it is not corrected.

@@ -369,6 +369,11 @@ class Device(TypedDict):
     #: Tokens per second that the device delivers with its current tenants; `null` without a model.
     tokens: NotRequired[int | None]
 
+    #: Tokens per second that are kept back, so that SLOs hold in windows: the device would deliver
+    #: them, beyond `tokens`, if its strictest SLO held on average only. Zero if promises hold on
+    #: average.
+    tokens_headroom: NotRequired[int]
+
     #: Tokens per second that are left for best effort; `null` without a model.
     tokens_left: NotRequired[int | None]
 

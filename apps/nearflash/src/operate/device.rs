@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    AddDevice, Client, ClientError, Code, Correction, DeviceSettings, DeviceStatus, Devices, Drift,
-    DriftState, Found, Model, OpenedDevice, Phase, Promises, Recalibration, SetRecalibration,
+    AddDevice, Client, ClientError, Code, DeviceSettings, DeviceStatus, Devices, Drift, DriftState,
+    Found, Model, OpenedDevice, Phase, Promises, Recalibration, SetRecalibration,
     StartRecalibration, When,
 };
 
@@ -240,10 +240,13 @@ fn limit(device: &DeviceStatus) -> String {
         (None, true) => "its model: no latency is promised".to_owned(),
         (Some(limit), true) => format!("{} µs of {}", limit.latency_us, limit.tenant),
     };
-    if let Some(Correction { rate_percent, write_price_percent }) = &device.correction {
-        limit += &format!(
-            "; corrected: rate {rate_percent:.1} %, write price {write_price_percent:.1} %"
-        );
+    if device.tokens_headroom > 0 {
+        let kept = number_text(device.tokens_headroom as f64);
+        limit += &format!("; {kept} more are kept back, so that SLOs hold in windows");
+    }
+    if let Some(found) = &device.correction {
+        let (rate, price) = (found.rate_percent, found.write_price_percent);
+        limit += &format!("; corrected: rate {rate:.1} %, write price {price:.1} %");
     }
     limit
 }
@@ -366,7 +369,7 @@ fn show_model(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::admin::Strictest;
+    use control::admin::{Correction, Strictest};
 
     fn device(name: &str, tokens: Option<u64>, strictest: Option<Strictest>) -> DeviceStatus {
         DeviceStatus {
@@ -375,6 +378,7 @@ mod tests {
             tokens,
             tokens_promised: tokens.map_or(0, |_| 316_000),
             tokens_left: tokens.map(|n| n - 316_000),
+            tokens_headroom: 0,
             strictest,
             correction: None,
             drift: tokens.map(|_| Drift {
@@ -386,6 +390,18 @@ mod tests {
             recalibrated: false,
             settings: None,
         }
+    }
+
+    #[test]
+    fn a_device_tells_its_headroom() {
+        let strictest = Strictest { latency_us: 500, tenant: "gold".to_owned() };
+        let kept = DeviceStatus {
+            tokens_headroom: 46_000,
+            ..device("fast", Some(374_000), Some(strictest))
+        };
+        let text = show(&kept, None);
+        assert!(text.contains("500 µs of gold; 46 000 more are kept back"), "{text}");
+        assert!(!show(&device("fast", Some(420_000), None), None).contains("kept back"));
     }
 
     #[test]

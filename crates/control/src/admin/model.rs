@@ -352,6 +352,11 @@ pub struct DeviceStatus {
     pub tokens_promised: u64,
     /// Tokens per second that are left for best effort; `null` without a model.
     pub tokens_left: Option<u64>,
+    /// Tokens per second that are kept back, so that SLOs hold in windows: the device would deliver
+    /// them, beyond `tokens`, if its strictest SLO held on average only. Zero if promises hold on
+    /// average.
+    #[serde(default)]
+    pub tokens_headroom: u64,
     /// The strictest latency bound; `null` without SLOs.
     pub strictest: Option<Strictest>,
     /// The current correction of the model; `null` if `correct_online` is off.

@@ -464,6 +464,7 @@ mod tests {
             tokens: Some(10_000),
             tokens_promised: 1_000,
             tokens_left: Some(9_000),
+            tokens_headroom: 0,
             strictest: None,
             correction: None,
             drift: Some(Drift { state: drift, percent: Some(62.0), seconds: Some(9.0), why: None }),

@@ -110,6 +110,7 @@ impl DeviceEntry {
             tokens: self.has_model.then(|| registry.device_rate() / TOKEN),
             tokens_promised: registry.promised().div_ceil(TOKEN),
             tokens_left: self.tokens_left(),
+            tokens_headroom: Windows::headroom(registry) / TOKEN,
             latency_us: registry.latency_us_min(),
             correction: registry.is_corrected().then(|| registry.adjustment()),
             drift: registry.drift(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use contract::{Feedback, Kind, Scheduler};
 use qos::{Class, DeviceModel, QueueLimits};
-use spec::{Switches, Tenant};
+use spec::{Promises, Switches, Tenant};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -43,6 +43,25 @@ fn one_number_on_every_device() {
     let devices = registry.devices().infos();
     assert_eq!((devices[0].tokens, devices[0].tokens_left), (Some(420_000), Some(300_000)));
     assert_eq!((devices[0].latency_us, devices[1].tokens), (Some(500), None));
+}
+
+#[test]
+fn a_device_with_promises_in_windows_tells_its_headroom() {
+    let told = |promises| {
+        let switches = Switches { promises, ..Switches::default() };
+        let model = Some(DeviceModel::device_a());
+        let device = DeviceSetup { name: "a".to_owned(), model, switches };
+        let mut registry = TenantRegistry::new(vec![device], 2, 4);
+        let none = registry.devices().infos()[0].tokens_headroom;
+        assert_eq!(none, 0, "nothing is promised");
+        add(&mut registry, "gold", slo(500, 20_000, 100)).unwrap();
+        let info = &registry.devices().infos()[0];
+        (info.tokens.unwrap(), info.tokens_headroom)
+    };
+    assert_eq!(told(Promises::OnAverage), (420_000, 0));
+    let (tokens, headroom) = told(Promises::InWindows);
+    assert!((45_000..50_000).contains(&headroom), "{headroom}");
+    assert!((419_999..=420_000).contains(&(tokens + headroom)), "{tokens}");
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn data() -> Data {
         tokens: Some(420_000),
         tokens_promised: 240_000,
         tokens_left: Some(180_000),
+        tokens_headroom: 0,
         strictest: None,
         correction: None,
         drift: None,

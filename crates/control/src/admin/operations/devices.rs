@@ -86,6 +86,7 @@ fn shown_devices(api: &Api) -> Vec<DeviceStatus> {
         tokens: device.tokens,
         tokens_promised: device.tokens_promised,
         tokens_left: device.tokens_left,
+        tokens_headroom: device.tokens_headroom,
         strictest: strictest(device),
         correction: device.correction.map(Into::into),
         drift: device.drift.map(|drift| Drift::at(drift, now)),
