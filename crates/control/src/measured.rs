@@ -41,10 +41,10 @@ pub struct Measured {
     /// Bytes written per second.
     #[serde(default)]
     pub written_bytes: f64,
-    /// Failed requests per second, without those that were told to try again.
+    /// Failed requests per second, without those that were refused as busy.
     #[serde(default)]
     pub failures: f64,
-    /// Requests per second that were told to try again.
+    /// Requests per second that were refused as busy.
     #[serde(default)]
     pub retries: f64,
     /// Compliance with the SLO.

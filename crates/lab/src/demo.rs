@@ -32,7 +32,7 @@ pub struct Args {
 const UNDECIDED: u8 = 2;
 
 const INTRODUCTION: &str = "\
-nearflash demo: four tenants share one flash drive (Figure 5 of the ReFlex paper).
+nearflash demo: four tenants share a flash drive (Figure 5 of the ReFlex paper).
 
 A and B are promised so many requests a second with a p95 latency of reads;
 C and D were promised nothing and take what they can get, D mostly with writes.

@@ -225,11 +225,28 @@ impl Report {
         let failures = self.tally.verify_failures;
         if failures > 0 {
             line(true, format!("{} sectors failed verification", number_text(failures as f64)));
-            for failure in self.end.failures.iter().take(8) {
+            for failure in failure_lines(&self.end.failures) {
                 line(true, format!("  {failure}"));
             }
         }
     }
+}
+
+/// Returns the first failures of a verification, a line for each, and one line for several in a row
+/// with the same fault.
+fn failure_lines(failures: &[Failure]) -> Vec<String> {
+    let first = &failures[..failures.len().min(8)];
+    let alike = first.chunk_by(|a, b| a.found == b.found);
+    alike
+        .map(|blocks| match blocks {
+            [failure] => failure.to_string(),
+            [failure, .., last] => {
+                let more = blocks.len() - 1;
+                format!("{failure} (and {more} more, up to block {})", last.lba)
+            }
+            [] => String::new(),
+        })
+        .collect()
 }
 
 /// Returns a headline, `TARGET: PART, PART, …`, as lines of at most `columns` characters: whole, or
@@ -460,6 +477,22 @@ mod tests {
         for words in ["2 requests ended", "block 7: bytes", "arrivals were never sent", "lost"] {
             assert!(table.contains(words), "{words}: {table}");
         }
+    }
+
+    #[test]
+    fn blocks_with_the_same_fault_share_a_line() {
+        let failure = |lba, found| Failure { lba, found };
+        let failures = [
+            failure(7, Found::Damaged),
+            failure(8, Found::Foreign),
+            failure(9, Found::Foreign),
+            failure(12, Found::Foreign),
+        ];
+        let lines = failure_lines(&failures);
+        assert_eq!(lines[0], "block 7: does not match its checksum");
+        let shared = "block 8: bytes that no verifying run wrote (and 2 more, up to block 12)";
+        assert_eq!(lines[1..], [shared]);
+        assert_eq!(failure_lines(&[failure(1, Found::Foreign); 20]).len(), 1);
     }
 
     #[test]

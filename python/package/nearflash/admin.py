@@ -198,7 +198,7 @@ class ChangeTenants(TypedDict):
     """Changes of tenants that are made together, or not at all."""
 
     #: The changes, one per tenant, at most 10 000, made in this order. Removals are made last:
-    #: what they free is for the next request.
+    #: the tokens that they free are there for the next request.
     changes: list[ChangeTenant]
 
 
@@ -799,7 +799,7 @@ class Measured(TypedDict):
     #: could use.
     donated: NotRequired[float]
 
-    #: Failed requests per second, without those that were told to try again.
+    #: Failed requests per second, without those that were refused as busy.
     failures: NotRequired[float]
 
     #: Requests answered per second.
@@ -818,7 +818,7 @@ class Measured(TypedDict):
     #: Number of successful requests since the tenant was added.
     requests_total: int
 
-    #: Requests per second that were told to try again.
+    #: Requests per second that were refused as busy.
     retries: NotRequired[float]
 
     #: Latency of reads in microseconds at the percentile of the SLO; `null` without reads.
@@ -1044,7 +1044,7 @@ class Second(TypedDict):
     #: The devices, in the order of configuration.
     devices: list[SecondOfDevice]
 
-    #: Failed requests per second, without those that were told to try again.
+    #: Failed requests per second, without those that were refused as busy.
     failures: float
 
     #: Number of the second or minute, counted from the start of the server.

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
-use lab::report::number_text;
+use lab::report::{number_text, time_text};
 
 /// The pause between two queries of a recalibration's progress, and the maximum time to wait for
 /// its end.
@@ -238,7 +238,9 @@ fn limit(device: &DeviceStatus) -> String {
     let mut limit = match (&device.strictest, device.has_model) {
         (_, false) => "nothing: it has no model".to_owned(),
         (None, true) => "its model: no latency is promised".to_owned(),
-        (Some(limit), true) => format!("{} µs of {}", limit.latency_us, limit.tenant),
+        (Some(limit), true) => {
+            format!("{} of {}", time_text(f64::from(limit.latency_us) * 1e3), limit.tenant)
+        }
     };
     if device.tokens_headroom > 0 {
         let kept = number_text(device.tokens_headroom as f64);
@@ -415,6 +417,9 @@ mod tests {
              fast      420 000   316 000  104 000  fits   500 µs of gold\n\
              volume0         -         0        -  -      nothing: it has no model"
         );
+        let strictest = Strictest { latency_us: 10_000, tenant: "gold".to_owned() };
+        let text = list(&[device("slow", Some(420_000), Some(strictest))]);
+        assert!(text.ends_with("10.0 ms of gold"), "{text}");
         let correction = Correction { rate_percent: 85.0, write_price_percent: 123.4 };
         let corrected =
             DeviceStatus { correction: Some(correction), ..device("old", Some(400_000), None) };

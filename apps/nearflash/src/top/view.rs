@@ -339,9 +339,19 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
         ),
         fact(
             "holds",
-            format!("{} connections, {} requests in flight", tenant.connections, tenant.in_flight),
+            format!(
+                "{}, {} in flight",
+                counted(tenant.connections, "connection"),
+                counted(tenant.in_flight, "request")
+            ),
         ),
     ]
+}
+
+/// Returns a number with its noun, in the plural unless it is one.
+fn counted(number: u32, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", number_text(number.into()))
 }
 
 /// Returns a horizontal bar of `eighths` / 8 characters.

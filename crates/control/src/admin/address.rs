@@ -28,6 +28,8 @@ pub enum AdminAddress {
 pub enum AddressError {
     /// The text, which is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
     Form(String),
+    /// An address and port without `http://`, which no socket has for a path.
+    Bare(SocketAddr),
     /// The address after `http://`, which is not loopback, so that other machines could reach it.
     Exposed(SocketAddr),
 }
@@ -40,6 +42,12 @@ impl fmt::Display for AddressError {
                 "{text:?} is no address of an admin API; expected the path of a socket, such as \
                  /run/nearflash/nearflash.sock, http://127.0.0.1:PORT, or https://HOST:PORT"
             ),
+            AddressError::Bare(address) if address.ip().is_loopback() => {
+                write!(f, "{address} names no protocol: did you mean http://{address}?")
+            }
+            AddressError::Bare(address) => {
+                write!(f, "{address} names no protocol: did you mean https://{address}?")
+            }
             AddressError::Exposed(address) => write!(
                 f,
                 "{address} is not loopback, and without TLS the admin API lets in whoever reaches it; \
@@ -77,6 +85,9 @@ impl FromStr for AdminAddress {
                 return Err(form());
             }
             return Ok(AdminAddress::Tls { host: bare.unwrap_or(host).to_owned(), port });
+        }
+        if let Ok(address) = text.parse() {
+            return Err(AddressError::Bare(address));
         }
         match text.is_empty() || text.contains("://") {
             true => Err(form()),
@@ -124,5 +135,11 @@ mod tests {
         let error = "http://10.0.0.1:80".parse::<AdminAddress>().unwrap_err();
         assert!(error.to_string().contains("not loopback"), "{error}");
         assert!(error.to_string().contains("https://10.0.0.1:80"), "{error}");
+        for (bare, meant) in
+            [("127.0.0.1:80", "http://127.0.0.1:80"), ("[::2]:80", "https://[::2]:80")]
+        {
+            let error = bare.parse::<AdminAddress>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("did you mean {meant}?")), "{error}");
+        }
     }
 }

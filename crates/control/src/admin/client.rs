@@ -82,8 +82,9 @@ impl fmt::Display for ClientError {
             ClientError::Refused(problem) => f.write_str(&problem.message),
             ClientError::Broken(why) => write!(
                 f,
-                "the server's answer makes no sense: {why}\nis that its admin API? The server's log \
-                 names it at the start; name it with --admin"
+                "the server's answer makes no sense: {why}\nis that its admin API? It is where \
+                 `--admin` or `admin` of the server's configuration says, and never at a port that \
+                 serves volumes"
             ),
         }
     }

@@ -50,7 +50,7 @@ pub struct Second {
     pub read_bytes: f64,
     /// Bytes written per second.
     pub written_bytes: f64,
-    /// Failed requests per second, without those that were told to try again.
+    /// Failed requests per second, without those that were refused as busy.
     pub failures: f64,
     /// The number of tenants by standing.
     pub standings: Standings,

@@ -132,7 +132,7 @@ pub struct TenantPatch {
 #[serde(deny_unknown_fields)]
 pub struct ChangeTenants {
     /// The changes, one per tenant, at most 10 000, made in this order. Removals are made last:
-    /// what they free is for the next request.
+    /// the tokens that they free are there for the next request.
     #[schemars(length(max = 10_000))]
     pub changes: Vec<ChangeTenant>,
 }

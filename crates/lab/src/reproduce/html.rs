@@ -20,6 +20,7 @@ margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.7rem;margin:0 0 .3rem}h2{font-size:1.25rem;margin:3rem 0 .5rem}\
 p{margin:.5rem 0;max-width:46rem}.pale{color:var(--pale)}\
 .wide{overflow-x:auto}nav{margin:1rem 0}nav ul{columns:3 14rem;margin:.3rem 0;padding-left:1.1rem}\
+nav li{break-inside:avoid}\
 table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem}\
 th{text-align:left;color:var(--pale);font-weight:600;border-bottom:2px solid var(--line)}\
 th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px solid var(--thin)}\
