@@ -363,6 +363,17 @@ pub fn number_text(number: f64) -> String {
     text
 }
 
+/// Returns a number with its noun, in the plural unless it is one: `1 connection`, `2 requests`.
+pub fn count_text(number: u32, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", number_text(number.into()))
+}
+
+/// Returns microseconds as text, as [`time_text`] does.
+pub fn micros_text(micros: f64) -> String {
+    time_text(micros * 1e3)
+}
+
 /// Returns nanoseconds as text with a fitting unit and three digits: `8.61 µs`, `120 µs`,
 /// `1.35 ms`.
 pub fn time_text(nanos: f64) -> String {

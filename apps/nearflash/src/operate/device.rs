@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
-use lab::report::{number_text, time_text};
+use lab::report::{micros_text, number_text};
 
 /// The pause between two queries of a recalibration's progress, and the maximum time to wait for
 /// its end.
@@ -238,9 +238,7 @@ fn limit(device: &DeviceStatus) -> String {
     let mut limit = match (&device.strictest, device.has_model) {
         (_, false) => "nothing: it has no model".to_owned(),
         (None, true) => "its model: no latency is promised".to_owned(),
-        (Some(limit), true) => {
-            format!("{} of {}", time_text(f64::from(limit.latency_us) * 1e3), limit.tenant)
-        }
+        (Some(by), true) => format!("{} of {}", micros_text(by.latency_us.into()), by.tenant),
     };
     if device.tokens_headroom > 0 {
         let kept = number_text(device.tokens_headroom as f64);

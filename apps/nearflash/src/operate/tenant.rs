@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure, read_text};
-use lab::report::{number_text, time_text};
+use lab::report::{micros_text, number_text};
 
 /// Add, change, remove and show tenants of a running server
 #[derive(Debug, Subcommand)]
@@ -271,14 +271,14 @@ fn show(tenant: &TenantStatus) -> String {
         format!(
             "p{} within {} at {} requests/s of {} B, {} % reads: {} tokens/s",
             slo.percentile,
-            time_text(f64::from(slo.latency_us) * 1e3),
+            micros_text(slo.latency_us.into()),
             number_text(slo.iops.into()),
             slo.request_bytes,
             slo.read_percent,
             number_text(tenant.tokens_needed as f64)
         )
     });
-    let tail = measured.p95_us.map_or_else(none, |us| time_text(us * 1e3));
+    let tail = measured.p95_us.map_or_else(none, micros_text);
     let now = format!(
         "{} requests/s, p95 of reads {tail}, {} tokens/s",
         number_text(measured.iops.round()),
@@ -335,7 +335,7 @@ fn list(tenants: &[TenantStatus]) -> String {
         let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
         let other = slo.map(|slo| slo.percentile).filter(|percentile| *percentile != 95.0);
         let other = other.map_or(String::new(), |percentile| format!(" p{percentile}"));
-        let latency = |micros: f64| time_text(micros * 1e3) + &other;
+        let latency = |micros: f64| micros_text(micros) + &other;
         let percent = |share: f64| format!("{share:.0} %");
         table.add_row([
             tenant.name.clone(),

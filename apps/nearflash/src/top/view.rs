@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table, Wrap}
 
 use super::rows::{self, Figure, Rows, Tone};
 use super::state::{State, Tab};
-use lab::report::{number_text, time_text};
+use lab::report::{count_text, micros_text, number_text};
 
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -291,7 +291,7 @@ fn fact(name: &str, value: String) -> Line<'static> {
 
 fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
     let measured = &tenant.measured;
-    let micros = |us: Option<f64>| us.map_or("-".to_owned(), |us| time_text(us * 1e3));
+    let micros = |us: Option<f64>| us.map_or("-".to_owned(), micros_text);
     let share = |share: Option<f64>| {
         share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0))
     };
@@ -299,13 +299,15 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
         format!(
             "p{} ≤ {} at {} IOPS, {} % reads, {} tokens/s",
             slo.percentile,
-            time_text(f64::from(slo.latency_us) * 1e3),
+            micros_text(slo.latency_us.into()),
             number_text(slo.iops.into()),
             slo.read_percent,
             number_text(tenant.tokens_needed as f64)
         )
     });
     let compliance = &measured.compliance;
+    let connections = count_text(tenant.connections, "connection");
+    let requests = count_text(tenant.in_flight, "request");
     vec![
         fact("device", tenant.device.clone()),
         fact("promise", promise),
@@ -337,21 +339,8 @@ fn facts_of(tenant: &TenantStatus) -> Vec<Line<'static>> {
                 number_text(measured.retries.round())
             ),
         ),
-        fact(
-            "holds",
-            format!(
-                "{}, {} in flight",
-                counted(tenant.connections, "connection"),
-                counted(tenant.in_flight, "request")
-            ),
-        ),
+        fact("holds", format!("{connections}, {requests} in flight")),
     ]
-}
-
-/// Returns a number with its noun, in the plural unless it is one.
-fn counted(number: u32, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", number_text(number.into()))
 }
 
 /// Returns a horizontal bar of `eighths` / 8 characters.
@@ -399,7 +388,7 @@ fn histograms(stages: &Stages, width: usize, height: usize) -> Vec<Line<'static>
     let rows = bars_of(stages, height.saturating_sub(1));
     let most = [0, 1, 2, 3].map(|n| rows.iter().map(|row| row.1[n]).max().unwrap_or(0).max(1));
     for (edge, counts) in &rows {
-        let edge = edge.map_or("more".to_owned(), |us| format!("≤ {}", time_text(us * 1e3)));
+        let edge = edge.map_or("more".to_owned(), |us| format!("≤ {}", micros_text(us)));
         let mut spans = vec![Span::styled(format!("{edge:>9}  "), DIM)];
         for (count, most) in counts.iter().zip(most) {
             let bar = bar((count * longest as u64 * 8).div_ceil(most) as usize);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::output::write_whole;
 use super::picture;
 use super::stop::Stop;
-use crate::report::{number_text, time_text};
+use crate::report::{micros_text, number_text, time_text};
 use flash::size_text;
 
 /// The results of a calibration, and the conditions under which they were measured.
@@ -146,7 +146,7 @@ impl Findings<'_> {
         let curve = self.calibration.curves().first();
         let unloaded = curve.and_then(|curve| curve.points().first());
         let p95_us = unloaded.map_or(f64::INFINITY, |point| point.outcome.p95_us);
-        let p95 = time_text(p95_us * 1e3);
+        let p95 = micros_text(p95_us);
         format!(
             "the device meets none of these latencies, or all of them at any load: unloaded, reads \
              have a p95 of {p95}; name others with --latency"
@@ -201,7 +201,7 @@ impl Findings<'_> {
             }
             let _ = writeln!(text, "\n{name:<10}{:>16}{:>18}", "tokens/s, mixed", "reads/s, alone");
             for row in rows {
-                let latency = time_text(f64::from(row.latency_us) * 1e3);
+                let latency = micros_text(row.latency_us.into());
                 let mixed = number_text((row.mixed / u64::from(TOKEN)) as f64);
                 let reads = number_text((row.read_only / u64::from(TOKEN)) as f64);
                 let _ = writeln!(text, "{latency:<10}{mixed:>16}{reads:>18}");
@@ -215,7 +215,7 @@ impl Findings<'_> {
             off().fold(0.0, f64::max)
         );
         for (latency_us, off) in &fit.left_out {
-            let latency = time_text(f64::from(*latency_us) * 1e3);
+            let latency = micros_text((*latency_us).into());
             let off = off * 100.0;
             let _ = writeln!(
                 text,
@@ -223,7 +223,7 @@ impl Findings<'_> {
             );
         }
         if let Some((latency_us, excess)) = fit.read_only_excess.last() {
-            let latency = time_text(f64::from(*latency_us) * 1e3);
+            let latency = micros_text((*latency_us).into());
             let _ = writeln!(
                 text,
                 "note: where all bounds are as long as {latency}, a load of reads alone is sold {:.0} % \
@@ -244,7 +244,7 @@ impl Findings<'_> {
         for crossing in self.calibration.crossings() {
             let Crossing { percentile, latency_us, iops, .. } = crossing;
             if percentile == Percentile::P95 {
-                let latency = time_text(f64::from(latency_us) * 1e3);
+                let latency = micros_text(latency_us.into());
                 let _ = writeln!(text, "{latency:<10}{:>18}", number_text(iops.round()));
             }
         }

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use super::{BAR, BOLD, DIM, bar, draw_gone, fact};
 use crate::top::rows;
 use crate::top::state::Data;
-use lab::report::{number_text, time_text};
+use lab::report::{micros_text, number_text};
 
 /// The parts of a worker's busy time, in the order in which the admin API lists them.
 const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];
@@ -73,7 +73,7 @@ fn device_facts(device: &admin::DeviceStatus, flow: &FlowOfDevice) -> Vec<Line<'
         (_, false) => "no model, nothing can be promised".to_owned(),
         (None, true) => "no latency is promised".to_owned(),
         (Some(limit), true) => {
-            let latency = time_text(f64::from(limit.latency_us) * 1e3);
+            let latency = micros_text(limit.latency_us.into());
             format!("limited by {latency} of {}", limit.tenant)
         }
     };
@@ -86,7 +86,7 @@ fn device_facts(device: &admin::DeviceStatus, flow: &FlowOfDevice) -> Vec<Line<'
         Some((DriftState::Fits, Some(percent))) => format!("fits ({percent:.0} %)"),
         Some(_) => "not known whether it fits".to_owned(),
     };
-    let tail = flow.p95_us.map_or("-".to_owned(), |us| format!("≤ {}", time_text(us * 1e3)));
+    let tail = flow.p95_us.map_or("-".to_owned(), |us| format!("≤ {}", micros_text(us)));
     let own = &flow.tokens;
     vec![
         fact("makes", format!("{} tokens/s: {limited}", tokens(device.tokens))),
@@ -149,7 +149,7 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     };
     let StageTails { scheduler_us, device_us, reply_us } = flow.stages;
     let [queued, at_device, in_reply] = [scheduler_us, device_us, reply_us]
-        .map(|us| us.map_or("-".to_owned(), |us| format!("≤ {}", time_text(us * 1e3))));
+        .map(|us| us.map_or("-".to_owned(), |us| format!("≤ {}", micros_text(us))));
     let facts = vec![
         fact("busy", format!("{:.1} %, {} turns/s", flow.busy_percent, whole(flow.turns))),
         fact("waits", format!("{:.1} % for a processor", flow.waited_percent)),
