@@ -50,7 +50,8 @@ fn work(folder: &Path, seed: u64, ledger: &Mutex<(Ledger, Begun)>, stop: &Atomic
                 })
                 .and_then(|()| fs::rename(&new, &path))
         };
-        match done {
+        // Changes of names are durable once the folder, or any file, was synced.
+        match done.and_then(|()| File::open(folder)?.sync_all()) {
             Ok(()) => settle(),
             Err(_) if stop.load(Ordering::Relaxed) => return,
             Err(error) => {
