@@ -7,7 +7,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
+use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
 
 /// Magic numbers of file systems on which direct I/O certainly goes to the drive:
 /// `EXT4_SUPER_MAGIC` (also of ext2 and ext3) and `XFS_SUPER_MAGIC`. Other file systems accept the
@@ -36,9 +36,12 @@ pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: boo
     is_dax || !is_known
 }
 
-/// Returns whether a file is on a file system in memory.
+/// Returns whether a regular file is on a file system in memory. A disk is not in memory, though its
+/// node is on such a file system (`/dev`).
 pub(super) fn is_file_in_memory(file: &OwnedFd) -> bool {
-    fstatfs(file).is_ok_and(|told| told.f_type as u64 == IN_MEMORY)
+    let is_regular = fstat(file)
+        .is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::RegularFile);
+    is_regular && fstatfs(file).is_ok_and(|told| told.f_type as u64 == IN_MEMORY)
 }
 
 /// Returns whether a block device copies from and to memory: a RAM disk, or persistent memory
@@ -57,6 +60,12 @@ fn is_memory(file: &OwnedFd) -> bool {
 mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags};
+
+    #[test]
+    fn a_device_node_is_no_file_in_memory() {
+        let node = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()).unwrap();
+        assert!(!is_file_in_memory(&node));
+    }
 
     fn opened(path: &std::path::Path, flags: OFlags) -> Option<OwnedFd> {
         std::fs::write(path, [0; 4096]).unwrap();

@@ -15,6 +15,10 @@ use super::flight::{Flight, Operation, Target, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Owner, Ring, RingEvent};
 
+/// The number of bytes after which calls that copy at once wait for the next poll, so that the
+/// worker gets on with other things.
+const MADE_BYTES_MAX: usize = 1 << 20;
+
 /// A queue to a [`FileVolume`] on the worker's ring. It only writes entries and drains its inbox;
 /// `Ring::enter` submits them. Buffers must come from [`carve`](crate::carve) (their alignment is
 /// checked), ranges must be whole granules.
@@ -31,7 +35,10 @@ pub struct FileQueue {
     refused: Vec<Completion>,
     /// Results of system calls that were made at once.
     made: Vec<(Slot, i32)>,
-    /// Atomic writes that wait for a slot of the journal, oldest first.
+    /// The number of bytes that such calls have copied since the last poll.
+    made_bytes: usize,
+    /// Atomic writes that wait for a slot of the journal, and requests that wait for the next poll,
+    /// oldest first.
     waiting: VecDeque<Slot>,
     events: Vec<RingEvent>,
 }
@@ -63,6 +70,7 @@ impl FileQueue {
             flights: SlotTable::new(depth),
             refused: Vec::with_capacity(depth),
             made: Vec::with_capacity(depth),
+            made_bytes: 0,
             waiting: VecDeque::with_capacity(depth),
             events: Vec::with_capacity(depth),
         }
@@ -81,11 +89,12 @@ impl FileQueue {
     }
 
     /// Queues the next system call of the request in `slot`, or lets the request wait for a slot of
-    /// the journal.
+    /// the journal or for the next poll.
     fn push(&mut self, slot: Slot) {
         let shared = &self.volume.shared;
         let flight = self.flights.get(slot);
-        if !flight.is_ready(shared) {
+        let is_put_off = shared.is_in_memory && self.made_bytes >= MADE_BYTES_MAX;
+        if is_put_off || !flight.is_ready(shared) {
             self.waiting.push_back(slot);
             return;
         }
@@ -94,6 +103,7 @@ impl FileQueue {
             && let Some(result) = make(shared.target(call.target), call.operation, flight)
         {
             self.made.push((slot, result));
+            self.made_bytes += result.max(0) as usize;
             return;
         }
         if self.place == Place::Unknown {
@@ -213,6 +223,7 @@ impl Device for FileQueue {
             self.advance(Slot::from_bits(event.data as u32), event.result, done);
         }
         self.events = events;
+        self.made_bytes = 0;
         // Each request makes a few calls at most.
         while let Some((slot, result)) = self.made.pop() {
             self.advance(slot, result, done);

@@ -3,7 +3,7 @@
 use super::address::SocketAddress;
 use super::direct::Direct;
 use crate::sendblock::SendBlock;
-use crate::sockets::Place;
+use crate::sockets::{LOOK_BYTES, Place};
 
 /// The kind of receive that is in flight for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Receiving {
     Idle,
     /// A multishot receive into provided buffers is in flight, until its last completion.
     Armed,
-    /// A bounded receive without a payload's buffer is in flight: it takes a few bytes.
+    /// A bounded receive into a provided buffer is in flight: it takes a few bytes.
     Little,
     /// A receive into the caller's buffer for a payload is in flight.
     Direct,
@@ -40,6 +40,18 @@ pub struct RingPlace {
     pub(super) dialling: Option<Box<SocketAddress>>,
     /// The vector of the send in flight. The send carries the first `frames` of the queue.
     pub(super) sending: Option<Box<SendBlock>>,
+}
+
+impl RingPlace {
+    /// Takes a bounded receive with this result off the connection's patience. There is more than a
+    /// few bytes where it was full, so nothing is left then.
+    pub(super) fn lose_patience(&mut self, result: i32) {
+        match usize::try_from(result) {
+            Err(_) | Ok(0) => {}
+            Ok(LOOK_BYTES..) => self.patience = 0,
+            Ok(_) => self.patience = self.patience.saturating_sub(1),
+        }
+    }
 }
 
 impl Place for RingPlace {

@@ -19,7 +19,7 @@ use super::direct::{Direct, LOOKS, carve_looks};
 use super::operation::{Operation, cancel};
 use super::provided::ProvidedBuffers;
 use crate::endpoint::hang_up_reason;
-use crate::sockets::{Flow, PATIENCE, Phase, Target};
+use crate::sockets::{Flow, LOOK_BYTES, PATIENCE, Phase, Target};
 use crate::{Error, Owner, Ring, RingEvent, SocketsConfig};
 
 /// The table of a worker's connections over io_uring.
@@ -75,20 +75,29 @@ impl Receiver {
     }
 
     /// Starts a receive into provided buffers, if the connection is read and no receive of it is in
-    /// flight.
+    /// flight. The receive is bounded while the connection's patience lasts: it takes a few bytes
+    /// into one buffer, which the kernel chooses when bytes come, so that silent peers hold none.
     pub(super) fn start(&mut self, table: &mut Table, index: u32) {
         let conn = &mut table[index];
+        let is_read = conn.is_read();
         let place = &mut conn.kernel;
-        if place.receiving != Receiving::Idle || place.is_starved || !conn.is_read() {
+        if place.receiving != Receiving::Idle || place.is_starved || !is_read {
             return;
         }
-        conn.kernel.receiving = Receiving::Armed;
-        let entry = opcode::RecvMulti::new(types::Fixed(index), GROUP).build();
+        let fd = types::Fixed(index);
+        let entry = if place.patience > 0 {
+            place.receiving = Receiving::Little;
+            let few = opcode::Recv::new(fd, std::ptr::null_mut(), LOOK_BYTES as u32);
+            few.buf_group(GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+        } else {
+            place.receiving = Receiving::Armed;
+            opcode::RecvMulti::new(fd, GROUP).build()
+        };
         // SAFETY: the entry points to nothing; the kernel receives into the provided buffers.
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Starts a receive into a small buffer at the end of the turn.
+    /// Starts a bounded receive at the end of the turn.
     pub(super) fn start_bounded(&mut self, table: &mut Table, index: u32) {
         table[index].kernel.patience = 1;
         self.rest(table, index);
@@ -166,8 +175,12 @@ impl Receiver {
         if conn.kernel.direct.is_some() {
             return self.received_bounded(table, index, event);
         }
+        let was_bounded = conn.kernel.receiving == Receiving::Little;
         if !cqueue::more(event.flags) {
             conn.kernel.receiving = Receiving::Idle;
+        }
+        if was_bounded {
+            conn.kernel.lose_patience(event.result);
         }
         if let Some(number) = cqueue::buffer_select(event.flags) {
             let buf = self.provided.take(number);
@@ -188,7 +201,10 @@ impl Receiver {
             if event.result == -libc::ENOBUFS {
                 self.starve(table, index);
             }
-            self.start(table, index);
+            match was_bounded {
+                true => self.rest(table, index),
+                false => self.start(table, index),
+            }
         }
         ended
     }
@@ -269,24 +285,6 @@ impl Receiver {
         unsafe { self.push(table, index, entry) };
     }
 
-    /// Starts a bounded receive into a small buffer; returns `false` if no small buffer is free.
-    fn receive_little(&mut self, table: &mut Table, index: u32) -> bool {
-        let Some(mut look) = self.looks.pop() else { return false };
-        let mut direct = self.directs.pop().unwrap_or_else(Direct::new);
-        let bytes = look.bytes_mut();
-        let fd = types::Fixed(index);
-        let entry = opcode::Recv::new(fd, bytes.as_mut_ptr(), bytes.len() as u32).build();
-        direct.look = Some(look);
-        let place = &mut table[index].kernel;
-        place.receiving = Receiving::Little;
-        place.patience -= 1;
-        let before = place.direct.replace(direct);
-        debug_assert!(before.is_none(), "one receive at a time");
-        // SAFETY: the buffer is kept in `direct` until the receive's completion.
-        unsafe { self.push(table, index, entry) };
-        true
-    }
-
     /// Processes a completion while the connection has the memory of a bounded receive. Returns the
     /// reason if the connection has ended.
     fn received_bounded(
@@ -300,13 +298,15 @@ impl Receiver {
         if !cqueue::more(event.flags) {
             place.receiving = Receiving::Idle;
         }
+        if was == Receiving::Little {
+            place.lose_patience(event.result);
+        }
         let came = event.result.max(0) as usize;
-        let look = place.direct.as_mut().expect("the caller looked").look.take();
         match was {
-            Receiving::Direct => self.filled(table, index, look, came),
+            Receiving::Direct => self.filled(table, index, came),
             _ => {
-                let provided = cqueue::buffer_select(event.flags).map(|n| self.provided.take(n));
-                if let Some(buf) = look.or(provided) {
+                if let Some(number) = cqueue::buffer_select(event.flags) {
+                    let buf = self.provided.take(number);
                     self.divert(table, index, buf, came);
                 }
             }
@@ -323,13 +323,14 @@ impl Receiver {
     }
 
     /// Adds the events for `came` bytes of a direct receive: those in the payload's buffer, and
-    /// those behind them in `look`.
-    fn filled(&mut self, table: &mut Table, index: u32, look: Option<Buf>, came: usize) {
+    /// those behind them.
+    fn filled(&mut self, table: &mut Table, index: u32, came: usize) {
         let id = table.id(index);
         let conn = &mut table[index];
         let is_open = conn.phase == Phase::Open;
         let direct = conn.kernel.direct.as_mut().expect("it was in flight");
         let target = direct.target.take().expect("it was in flight");
+        let look = direct.look.take();
         let len = came.min(target.until - target.at);
         if len > 0 {
             conn.kernel.patience = PATIENCE;
@@ -353,9 +354,6 @@ impl Receiver {
             return self.give(buf);
         }
         let place = &mut conn.kernel;
-        if place.receiving == Receiving::Idle && len == buf.capacity() {
-            place.patience = 0; // there is more than a few bytes
-        }
         let direct = place.direct.as_mut().expect("the caller looked");
         let mut taken = 0;
         if let Some(target) = &mut direct.target {
@@ -421,15 +419,8 @@ impl Receiver {
     /// expected.
     fn receive_rested(&mut self, table: &mut Table) {
         while let Some(index) = self.resting.pop() {
-            let conn = &mut table[index];
-            conn.kernel.is_resting = false;
-            let place = &conn.kernel;
-            let is_free = place.receiving == Receiving::Idle && !place.is_starved;
-            let is_read = conn.phase == Phase::Open && conn.flow == Flow::Reading;
-            let looks = is_free && is_read && place.patience > 0;
-            if !(looks && self.receive_little(table, index)) {
-                self.start(table, index);
-            }
+            table[index].kernel.is_resting = false;
+            self.start(table, index);
         }
     }
 }
