@@ -8,8 +8,9 @@
 //! show the worker alone.
 //!
 //! A second table counts the instructions of a request over NVMe/TCP, of hosts in memory, a third
-//! those of operations on a registry of ten thousand tenants, and a fourth those of a request to a volume of flash translation (`crates/ftl/examples/volume_cost.rs`),
-//! beside those of the same request to its member.
+//! those of operations on a registry of ten thousand tenants, and a fourth those of a request to a
+//! volume of flash translation (`crates/ftl/examples/volume_cost.rs`), beside those of the same
+//! request to its member.
 
 use std::path::Path;
 use std::process::Command;

@@ -232,12 +232,12 @@ impl Report {
     }
 }
 
-/// Returns the first failures of a verification, a line for each, and one line for several in a row
-/// with the same fault.
+/// Returns the first failures of a verification, a line for each, and one line for several that
+/// follow each other with the same fault.
 fn failure_lines(failures: &[Failure]) -> Vec<String> {
-    let first = &failures[..failures.len().min(8)];
-    let alike = first.chunk_by(|a, b| a.found == b.found);
+    let alike = failures.chunk_by(|a, b| a.found == b.found);
     alike
+        .take(8)
         .map(|blocks| match blocks {
             [failure] => failure.to_string(),
             [failure, .., last] => {

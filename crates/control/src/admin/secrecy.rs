@@ -27,6 +27,9 @@ struct Parts(Vec<Bytes>);
 /// Maximum number of bytes that wait for the end of their connection when a request begins.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
+/// Maximum number of parts that do: each may hold a whole buffer of the connection.
+const KEPT_PARTS_MAX: usize = 8;
+
 impl Received {
     /// Returns a body whose parts are wiped after their use.
     pub(super) fn follow<B: Body<Data = Bytes>>(
@@ -35,7 +38,8 @@ impl Received {
     ) -> impl Body<Data = Bytes, Error = B::Error> + use<B> {
         {
             let Parts(kept) = &mut *self.0.lock().expect("no holder panics");
-            if kept.iter().map(Bytes::len).sum::<usize>() > KEPT_BYTES_MAX {
+            let bytes = kept.iter().map(Bytes::len).sum::<usize>();
+            if bytes > KEPT_BYTES_MAX || kept.len() > KEPT_PARTS_MAX {
                 drop(wipe(std::mem::take(kept)));
             }
         }

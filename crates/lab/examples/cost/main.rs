@@ -9,10 +9,10 @@
 //!
 //! The first form serves peers. With `memory` they are simulated inside this process, so only the
 //! worker is counted. With `sockets` they are another process, which the counter does not see, and
-//! the worker has real TCP sockets of loopback and a real ring. The second form serves NVMe/TCP hosts
-//! over memory (`nvme.rs`), with `-flow` such that use flow control. The third form runs one operation
-//! TIMES times on a registry of TENANTS tenants: a tenant is registered and removed, a tenant's SLO
-//! is changed, an SLO is checked that needs most of the device, or the online correction changes
+//! the worker has real TCP sockets of loopback and a real ring. The second form serves NVMe/TCP
+//! hosts over memory (`nvme.rs`); with `-flow` the hosts use flow control. The third form runs one
+//! operation TIMES times on a registry of TENANTS tenants: a tenant is registered and removed, a
+//! tenant's SLO is changed, an SLO is checked that needs most of the device, or the online correction changes
 //! the price of writes.
 //!
 //! Time is made up, and the load is the same in every run. Each tenant has one connection. Tenants
