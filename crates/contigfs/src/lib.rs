@@ -10,7 +10,8 @@
 //!    at a time; [`FileSystem::commit_ended`] tells its end. What is applied meanwhile gathers for
 //!    the next.
 //! 3. [`FileSystem::take_chore`] gives discards and zeroes to be written once their commit is
-//!    durable; [`FileSystem::chore_ended`] tells the end of each.
+//!    durable; [`FileSystem::chore_ended`] tells that each is
+//!    durable. A commit may free the space that it cleaned.
 //! 4. [`FileSystem::outcome`] tells whether an event has come, and how it ended.
 //!
 //! Data passes by: [`FileSystem::place_read`] and [`FileSystem::place_write`] give the virtual

@@ -21,9 +21,15 @@ pub trait Pages {
     /// The status of the volume.
     fn commit(&mut self, pages: &[(u64, Image)]) -> Result<(), Status>;
 
-    /// Discards `pages` pages from page `at` on: reads of them give zeroes.
+    /// Discards `pages` pages from page `at` on: reads of them give zeroes. A flush makes it durable.
     ///
     /// # Errors
     /// The status of the volume.
     fn discard(&mut self, at: u64, pages: u64) -> Result<(), Status>;
+
+    /// Makes all discards durable.
+    ///
+    /// # Errors
+    /// The status of the volume.
+    fn flush(&mut self) -> Result<(), Status>;
 }

@@ -102,6 +102,7 @@ pub fn create<P: Pages>(
         pages.discard(at, run)?;
         at += run;
     }
+    pages.flush()?;
     let mut block = Superblock::new_zeroed();
     block.magic = MAGIC;
     block.version = VERSION.into();
@@ -159,11 +160,7 @@ pub fn mount<P: Pages>(pages: &mut P, settings: &Settings) -> Result<FileSystem,
 /// When the volume fails; the file system is read-only then.
 pub fn settle<P: Pages>(system: &mut FileSystem, pages: &mut P) -> Result<(), Error> {
     while !system.is_idle() {
-        while let Some(chore) = system.take_chore() {
-            let done = work(pages, chore.work);
-            system.chore_ended(chore.number, done.is_ok());
-            done?;
-        }
+        carry_out(system, pages)?;
         match system.take_commit() {
             Some(commit) => {
                 let done = pages.commit(&commit.pages);
@@ -174,6 +171,18 @@ pub fn settle<P: Pages>(system: &mut FileSystem, pages: &mut P) -> Result<(), Er
         }
     }
     Ok(())
+}
+
+/// Carries out all chores that there are. They end together, once they are durable.
+fn carry_out<P: Pages>(system: &mut FileSystem, pages: &mut P) -> Result<(), Error> {
+    let chores: Vec<_> = core::iter::from_fn(|| system.take_chore()).collect();
+    if chores.is_empty() {
+        return Ok(());
+    }
+    let done = chores.iter().try_for_each(|chore| work(pages, chore.work));
+    let done = done.and_then(|()| pages.flush());
+    chores.iter().for_each(|chore| system.chore_ended(chore.number, done.is_ok()));
+    Ok(done?)
 }
 
 /// Carries out the work of a chore.

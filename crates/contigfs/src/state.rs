@@ -2,8 +2,8 @@
 //! dirties, and the fate of an inode without users.
 //!
 //! A file is taken apart in two commits. With the first, its inode has no name. Then its data is
-//! discarded. With the second, its inode and its place are free; it waits until a commit is taken
-//! for another reason. So free space is clean at any crash, and a mount finds what was left.
+//! discarded, durably. With the second, its inode and its place are free; it waits until a commit
+//! is taken for another reason. So free space is clean at any crash, and a mount finds what was left.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -164,7 +164,7 @@ impl FileSystem {
         self.state.chores.take()
     }
 
-    /// Ends a chore. After a failure the file system is read-only.
+    /// Ends a chore. Its discard or zeroes are durable; after a failure the file system is read-only.
     ///
     /// # Panics
     /// Panics if there is no such chore.

@@ -193,6 +193,10 @@ impl Pages for Medium {
         }
         Ok(())
     }
+
+    fn flush(&mut self) -> Result<(), Status> {
+        Medium::flush(self)
+    }
 }
 
 /// Writes the payload of a commit: the numbers of its pages, and their contents.

@@ -719,6 +719,10 @@ impl contigfs::Pages for Still<'_> {
     fn discard(&mut self, _at: u64, _pages: u64) -> Result<(), Status> {
         Err(Status::ReadOnly)
     }
+
+    fn flush(&mut self) -> Result<(), Status> {
+        Err(Status::ReadOnly)
+    }
 }
 
 impl Drop for TranslatedQueue {

@@ -52,6 +52,11 @@ impl Written {
         self.durable = self.durable.max(last);
     }
 
+    /// Returns `true` if all writes up to this one are durable.
+    pub(super) fn has(&self, written: u64) -> bool {
+        written <= self.durable
+    }
+
     /// Returns `true` if all writes that have ended are durable.
     pub(super) fn is_durable(&self) -> bool {
         self.durable == self.last

@@ -45,6 +45,8 @@ pub(super) enum Deed {
     Zero(Chore),
     /// Writes the page in which a chore has written zeroes.
     Zeroed(u64),
+    /// Flushes the discards and zeroes of chores, all writes up to `written`.
+    Cover { written: u64 },
     /// Reads a part of a file that moves.
     Copy,
     /// Writes a part of a file that moves.

@@ -27,6 +27,8 @@ const COMMIT_PAGES_MAX: u16 = 64;
 #[derive(Clone, Default)]
 struct Memory {
     pages: Rc<RefCell<BTreeMap<u64, Image>>>,
+    /// Discards of a mount. A commit before the next flush loses them.
+    discards: Vec<Span<u64>>,
 }
 
 impl Memory {
@@ -39,7 +41,7 @@ impl Memory {
 
     /// Returns another volume with the same content.
     fn copy(&self) -> Memory {
-        Memory { pages: Rc::new(RefCell::new(self.pages.borrow().clone())) }
+        Memory { pages: Rc::new(RefCell::new(self.pages.borrow().clone())), ..Memory::default() }
     }
 
     fn has(&self, mut pages: Span<u64>) -> bool {
@@ -65,12 +67,20 @@ impl Pages for Memory {
     }
 
     fn commit(&mut self, pages: &[(u64, Image)]) -> Result<(), Status> {
+        self.discards.clear();
         pages.iter().for_each(|(page, image)| self.write(*page, &image[..]));
         Ok(())
     }
 
     fn discard(&mut self, at: u64, pages: u64) -> Result<(), Status> {
-        self.pages.borrow_mut().retain(|page, _| !(at..at + pages).contains(page));
+        self.discards.push(at..at + pages);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Status> {
+        for range in self.discards.drain(..) {
+            self.pages.borrow_mut().retain(|page, _| !range.contains(page));
+        }
         Ok(())
     }
 }
@@ -96,6 +106,8 @@ struct Cache {
     count: u64,
     /// For each change that is not durable its number, its page, and what the page was before.
     changes: Vec<(u64, u64, Option<Image>)>,
+    /// The commit that is under way: its number of pages, and its payload.
+    flying: Option<(u16, Vec<u8>)>,
 }
 
 impl Cache {
@@ -107,6 +119,18 @@ impl Cache {
     /// Makes the first changes durable.
     fn flush(&mut self, first: u64) {
         self.changes.retain(|(number, ..)| *number > first);
+    }
+
+    /// Writes the pages of a commit, and makes the first changes of other pages durable.
+    fn commit(&mut self, memory: &Memory, pages: u16, payload: &[u8], first: u64) {
+        self.flush(first);
+        let (numbers, images) = payload.split_at(COMMIT_PAGE_BYTES);
+        let numbers = numbers.chunks(8).take(usize::from(pages));
+        for (number, image) in numbers.zip(images.chunks(COMMIT_PAGE_BYTES)) {
+            let page = u64::from_le_bytes(number.try_into().unwrap());
+            self.changes.retain(|(_, other, _)| *other != page);
+            memory.write(page, image);
+        }
     }
 
     /// Takes the changes of all pages back that `is_lost` names.
@@ -183,15 +207,8 @@ impl Slow {
             }
             Command::Commit { pages } => {
                 assert!(pages <= COMMIT_PAGES_MAX);
-                cache.flush(before);
-                let bytes = buf.as_ref().unwrap().bytes();
-                let (numbers, images) = bytes.split_at(COMMIT_PAGE_BYTES);
-                let numbers = numbers.chunks(8).take(usize::from(pages));
-                for (number, image) in numbers.zip(images.chunks(COMMIT_PAGE_BYTES)) {
-                    let page = u64::from_le_bytes(number.try_into().unwrap());
-                    cache.changes.retain(|(_, other, _)| *other != page);
-                    self.memory.write(page, image);
-                }
+                cache.flying = None;
+                cache.commit(&self.memory, pages, buf.as_ref().unwrap().bytes(), before);
             }
             Command::Discard(range) => {
                 let pages = u64::from(range.blocks) / per_page;
@@ -200,6 +217,7 @@ impl Slow {
                     cache.note(&self.memory, page);
                 }
                 Pages::discard(&mut self.memory, first, pages).unwrap();
+                Pages::flush(&mut self.memory).unwrap();
             }
             Command::Flush if faults.flushes => status = Status::MediaError,
             Command::Flush => cache.flush(before),
@@ -227,6 +245,9 @@ impl Device for Slow {
     }
 
     fn submit(&mut self, _now: Instant, submission: Submission) {
+        if let (Command::Commit { pages }, Some(buf)) = (submission.command, &submission.buf) {
+            self.cache.borrow_mut().flying = Some((pages, buf.bytes().to_vec()));
+        }
         self.waiting.push((self.cache.borrow().count, submission));
         let all = self.waiting.iter().chain(&self.ready);
         let discards = all.filter(|other| matches!(other.1.command, Command::Discard(_))).count();
@@ -499,8 +520,16 @@ impl Rig {
     }
 
     /// Cuts the power, and returns the volume with some of what was not durable.
+    /// The volume may have a commit that was under way, and not what the commit would have made
+    /// durable at its end.
     fn cut_power(self, chance: &mut u64) -> Memory {
-        self.cache.borrow_mut().cut(&self.memory, |_| !random(chance).is_multiple_of(3));
+        let mut cache = self.cache.borrow_mut();
+        let happens = random(chance).is_multiple_of(2);
+        if let Some((pages, payload)) = cache.flying.take().filter(|_| happens) {
+            cache.commit(&self.memory, pages, &payload, 0);
+        }
+        cache.cut(&self.memory, |_| !random(chance).is_multiple_of(3));
+        drop(cache);
         self.memory
     }
 

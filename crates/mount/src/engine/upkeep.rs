@@ -81,6 +81,11 @@ pub(super) struct Upkeep {
     cuts: VecDeque<(u64, Range<u64>)>,
     /// Number of discards that the device is carrying out.
     cutting: u32,
+    /// Chores that are carried out and not durable: the number of each, and that of its last write.
+    /// The file system frees no space before they are durable.
+    cleared: Vec<(u64, u64)>,
+    /// `true` while a flush of these chores is under way.
+    is_covering: bool,
     /// Moves, of which the first is under way.
     moves: VecDeque<Moving>,
     /// The commit that is being written, with its number; `None` if there is none.
@@ -97,7 +102,8 @@ impl Upkeep {
     /// Starts the commits, chores and moves that are due. Returns `true` if anything was started.
     pub(super) fn start<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
         self.keep_time(core);
-        let mut progressed = self.commit_again(core);
+        let mut progressed = self.end_chores(core);
+        progressed |= self.commit_again(core);
         progressed |= self.start_commit(core);
         while let Some(chore) = core.fs.take_chore() {
             progressed = true;
@@ -124,7 +130,7 @@ impl Upkeep {
         }
         let Some(commit) = core.fs.take_commit() else {
             self.is_due = false;
-            return false;
+            return self.cover(core);
         };
         let count = commit.pages.len();
         let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
@@ -133,6 +139,40 @@ impl Upkeep {
         self.commit = Some((commit.number, Committing { pages, full: 0, waiting: None }));
         self.submit_commit(core, commit.number, pages, buf);
         true
+    }
+
+    /// Flushes chores that no commit is going to make durable. Returns `true` if a flush was started.
+    fn cover<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        if self.cleared.is_empty() || std::mem::replace(&mut self.is_covering, true) {
+            return false;
+        }
+        let deed = Deed::Cover { written: core.written.last() };
+        submit(core, Command::Flush, None, deed);
+        true
+    }
+
+    /// Ends the chores that a flush or a commit has made durable. Returns `true` if there was one.
+    fn end_chores<K: Kernel, D: Device>(&mut self, core: &mut Core<K, D>) -> bool {
+        let before = self.cleared.len();
+        let written = core.written;
+        for (number, _) in self.cleared.extract_if(.., |(_, last)| written.has(*last)) {
+            core.waits.has_news = true;
+            core.fs.chore_ended(number, true);
+        }
+        self.cleared.len() < before
+    }
+
+    /// Takes the end of a chore in, which succeeded or failed.
+    fn note_chore<K: Kernel, D: Device>(
+        &mut self,
+        core: &mut Core<K, D>,
+        number: u64,
+        is_good: bool,
+    ) {
+        match is_good {
+            true => self.cleared.push((number, core.written.last())),
+            false => core.fs.chore_ended(number, false),
+        }
     }
 
     fn submit_commit<K: Kernel, D: Device>(
@@ -272,13 +312,22 @@ impl Upkeep {
                     // Only a flush makes it last.
                     core.written.note();
                     self.discards.remove(&number);
-                    core.fs.chore_ended(number, all_good);
+                    self.note_chore(core, number, all_good);
                 }
             }
-            Deed::Zero(chore) => core.fs.chore_ended(chore.number, is_good),
+            Deed::Zero(chore) => self.note_chore(core, chore.number, is_good),
             Deed::Zeroed(number) => {
                 core.written.note();
-                core.fs.chore_ended(number, is_good);
+                self.note_chore(core, number, is_good);
+            }
+            Deed::Cover { written } => {
+                self.is_covering = false;
+                match is_good {
+                    true => core.written.note_durable(written),
+                    false => self.cleared.drain(..).for_each(|(number, _)| {
+                        core.fs.chore_ended(number, false);
+                    }),
+                }
             }
             Deed::Copy | Deed::Copied | Deed::Move => self.copy_ended(core, &task, status),
             Deed::Last => self.stage = Stage::Closed { is_durable: is_good },
@@ -293,7 +342,7 @@ impl Upkeep {
         let part = &mut buf.prefix_mut(PAGE_BYTES)[within..within + bytes as usize];
         if part.iter().all(|byte| *byte == 0) {
             core.pool.give(buf);
-            return core.fs.chore_ended(chore.number, true);
+            return self.note_chore(core, chore.number, true);
         }
         part.fill(0);
         let range = pages(at - within as u64, PAGE_BYTES);

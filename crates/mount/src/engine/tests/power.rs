@@ -80,6 +80,53 @@ fn what_was_synced_is_there_after_a_power_cut() {
     (0..300).for_each(cut_at_random);
 }
 
+/// Checks that no page has bytes but those of files. A file that is made where they are would have
+/// them.
+fn check_free_space(rig: &Rig, seed: u64) {
+    let fs = &rig.engine.core.fs;
+    let extents: Vec<_> = (1..256).filter_map(|ino| fs.extent_of(ino)).collect();
+    let first = fs.geometry().data_start();
+    for (page, image) in rig.memory.pages.borrow().range(first..) {
+        let at = page * PAGE_BYTES as u64;
+        let left = |file: &contigfs::Extent| (file.at + file.bytes).saturating_sub(at);
+        let own = extents.iter().filter(|file| file.at <= at).map(left).max().unwrap_or(0);
+        let beyond = &image[(own as usize).min(PAGE_BYTES)..];
+        assert!(beyond.iter().all(|byte| *byte == 0), "seed {seed}: page {page} has old bytes");
+    }
+}
+
+/// Makes, cuts and removes files until the power is cut.
+fn remove_at_random(seed: u64) {
+    let mut rig = Rig::new();
+    let chance = &mut (seed * 2 + 1);
+    for n in 0..3 + random(chance) % 12 {
+        let node = rig.create(&format!("{n}"));
+        rig.write(node, 0, &[n as u8 + 1; 9_000]).unwrap();
+        if random(chance).is_multiple_of(2) {
+            rig.fsync(node);
+        }
+        if random(chance).is_multiple_of(3) {
+            rig.set_size(node, random(chance) % 9_000);
+        }
+        rig.release(node);
+        if random(chance).is_multiple_of(2) {
+            rig.call(10, 1, format!("{n}\0").as_bytes()).unwrap();
+            rig.send(2, node, &1_u64.to_ne_bytes());
+        }
+        // Some wait for the commits that nobody asks for.
+        let idle = if random(chance).is_multiple_of(4) { 3_000 } else { 9 };
+        (0..random(chance) % idle).for_each(|_| _ = rig.turn());
+    }
+    rig.send(20, 1, &[0; 16]);
+    (0..random(chance) % 6).for_each(|_| _ = rig.turn());
+    check_free_space(&Rig::mount(rig.cut_power(chance)), seed);
+}
+
+#[test]
+fn free_space_has_no_old_bytes_after_a_power_cut() {
+    (0..400).for_each(remove_at_random);
+}
+
 /// Changes of names that nobody waits for are answered at once, and share a commit; they are durable
 /// a second later.
 #[test]
