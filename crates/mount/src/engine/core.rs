@@ -208,6 +208,17 @@ impl<K: Kernel, D: Device> Core<K, D> {
         }
     }
 
+    /// Sends a reply without data once the event has occurred, or an error at once.
+    pub(super) fn send_after(&mut self, until: Result<Until, Errno>, unique: u64, head: Head) {
+        match until {
+            Ok(until) => {
+                let held = self.release(Held { until, unique, head, body: None });
+                self.waits.held.extend(held);
+            }
+            Err(why) => self.refuse(unique, why),
+        }
+    }
+
     /// Sends the replies whose events have come.
     pub(super) fn release_all(&mut self) {
         for held in std::mem::take(&mut self.waits.held) {

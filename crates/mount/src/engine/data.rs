@@ -50,6 +50,8 @@ struct WriteJob {
     done: usize,
     /// The bits by which a program runs as another user or group are to be cleared first.
     kill_suidgid: bool,
+    /// The reply waits until the data and the attributes are durable.
+    syncs: bool,
     /// The data, from `data_at` on.
     buf: Option<Buf>,
     /// Place of the first byte that is not written yet, in the buffer.
@@ -274,6 +276,7 @@ impl Data {
         request: &Request<'_>,
         (offset, bytes): (u64, u32),
         kill_suidgid: bool,
+        syncs: bool,
         buf: Buf,
     ) {
         let unique = request.unique;
@@ -295,6 +298,7 @@ impl Data {
             at: 0,
             done: 0,
             kill_suidgid,
+            syncs,
             buf: Some(buf),
             data_at: 0,
             file_bytes: 0,
@@ -433,9 +437,22 @@ impl Data {
         core.gates.leave(job.ino, &mut core.waits.admitted);
         job.buf.into_iter().for_each(|buf| core.pool.give(buf));
         match job.failed {
-            None => core.send(&Head::size(job.unique, job.bytes as u32)),
+            None => {
+                let until = if job.syncs { sync(core, job.ino) } else { Ok(Until::Now) };
+                let head = Head::size(job.unique, job.bytes as u32);
+                core.send_after(until, job.unique, head);
+            }
             Some(why) => core.refuse(job.unique, why),
         }
+    }
+}
+
+/// Has the attributes of a file committed that a write has changed, and returns the event. The commit
+/// is yet to be submitted, so it makes the data durable, too.
+fn sync<K: Kernel, D: Device>(core: &mut Core<K, D>, ino: Ino) -> Result<Until, Errno> {
+    match core.fs.apply(core.wall, &Caller::default(), Operation::Fsync { ino })? {
+        Reply::Answer(_, until) => Ok(until),
+        _ => Err(Errno::IO),
     }
 }
 
@@ -474,6 +491,7 @@ mod tests {
             at: (4 << 20) + offset,
             done: 0,
             kill_suidgid: false,
+            syncs: false,
             buf: Some(buf),
             data_at: 0,
             file_bytes,

@@ -143,13 +143,14 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         piece.extend_from_slice(&rest[behind..]);
         match parse(piece, behind) {
             Ok(request) => match &request.operation {
-                fuse::Operation::Write { offset, bytes, kill_suidgid, .. } => {
+                fuse::Operation::Write { offset, bytes, kill_suidgid, flags, .. } => {
                     let range = (*offset, *bytes);
                     self.data.start_write(
                         &mut self.core,
                         &request,
                         range,
                         *kill_suidgid,
+                        translate::syncs(*flags),
                         message.buf,
                     );
                 }

@@ -481,7 +481,13 @@ impl Rig {
     }
 
     fn send_write(&mut self, node: u64, offset: u64, data: &[u8]) -> u64 {
+        self.send_write_with(0, node, offset, data)
+    }
+
+    /// Sends a write of a file that was opened with these flags of open(2).
+    fn send_write_with(&mut self, flags: u32, node: u64, offset: u64, data: &[u8]) -> u64 {
         let mut body = vec![0; 40];
+        body[32..36].copy_from_slice(&flags.to_ne_bytes());
         body[8..16].copy_from_slice(&offset.to_ne_bytes());
         body[16..20].copy_from_slice(&(data.len() as u32).to_ne_bytes());
         body.extend(data);

@@ -9,6 +9,7 @@ use contigfs::{
 };
 use contract::Status;
 use proto::fuse::{self, Changes, Entry, Head, Opened, Sizes, TimeOr};
+use rustix::fs::OFlags;
 use wire::fuse::open_flag;
 
 /// Time for which the kernel may keep names and attributes. Nobody changes them but by the kernel.
@@ -63,6 +64,13 @@ pub(super) fn ino(node: u64) -> Result<Ino, Errno> {
 /// Returns `true` if flags of open(2) ask for writing.
 fn writes(flags: u32) -> bool {
     WRITES.contains(&(flags & ACCESS_MODE))
+}
+
+/// Returns `true` if a write with these flags of open(2) is to be durable before its reply. The kernel
+/// syncs after other writes; but one past its cache, for which its caller does not wait, is answered
+/// with our reply.
+pub(super) fn syncs(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags).contains(OFlags::DIRECT | OFlags::DSYNC)
 }
 
 /// Returns the handle of an opened file: it says whether the file may be written.

@@ -80,6 +80,30 @@ fn what_was_synced_is_there_after_a_power_cut() {
     (0..300).for_each(cut_at_random);
 }
 
+#[test]
+fn a_write_that_is_to_be_durable_is_so_with_its_reply() {
+    use rustix::fs::OFlags;
+    let cases = [
+        (OFlags::DIRECT, 7, 4096),
+        (OFlags::DIRECT | OFlags::DSYNC, 8, 8192),
+        (OFlags::DIRECT | OFlags::SYNC, 8, 8192),
+    ];
+    for (flags, has, bytes) in cases {
+        let mut rig = Rig::new();
+        let node = rig.create("file");
+        rig.write(node, 0, &[7; 4096]).unwrap();
+        rig.fsync(node);
+        // The size is in memory alone.
+        rig.write(node, 4096, &[7; 4096]).unwrap();
+        let written = rig.send_write_with(flags.bits(), node, 0, &[8; 8192]);
+        rig.reply(written).unwrap();
+        rig.cache.borrow_mut().cut(&rig.memory, |_| true);
+        let mut rig = Rig::mount(rig.memory);
+        let node = rig.lookup("file").unwrap();
+        assert_eq!(rig.read(node, 0, 8192), vec![has; bytes], "{flags:?}");
+    }
+}
+
 /// Checks that no page has bytes but those of files. A file that is made where they are would have
 /// them.
 fn check_free_space(rig: &Rig, seed: u64) {
