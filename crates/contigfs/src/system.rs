@@ -146,6 +146,11 @@ impl FileSystem {
         self.state.ledger.has_full()
     }
 
+    /// Returns the end of the last commit that has changes.
+    pub fn last_commit(&self) -> Until {
+        Until::Commit(self.state.ledger.last())
+    }
+
     /// Returns `true` if the event is the end of a commit that has not been taken.
     pub fn is_to_be_taken(&self, until: Until) -> bool {
         matches!(until, Until::Commit(commit) if self.state.ledger.is_to_be_taken(commit))

@@ -139,9 +139,11 @@ impl<K: Kernel, D: Device> Core<K, D> {
         }
     }
 
-    /// Returns `true` if a reply or a request waits for an event, such as a commit.
+    /// Returns `true` if a reply or a request waits for an event that has not come, such as a commit.
     pub(super) fn is_awaited(&self) -> bool {
-        !self.waits.held.is_empty() || !self.waits.again.is_empty()
+        let held = self.waits.held.iter().map(|held| held.until);
+        let again = self.waits.again.iter().map(|(until, _)| *until);
+        held.chain(again).any(|until| self.fs.outcome(until).is_none())
     }
 
     /// Tells the file system the space of the volume.

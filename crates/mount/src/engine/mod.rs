@@ -72,7 +72,7 @@ impl<K: Kernel, D: Device> Engine<K, D> {
         Engine {
             core: Core::new(kernel, device, fs, pool, room),
             data: Data::new(DEPTH),
-            upkeep: Upkeep::default(),
+            upkeep: Upkeep::new(),
             inbox: Inbox::default(),
         }
     }

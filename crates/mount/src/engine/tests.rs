@@ -108,6 +108,8 @@ struct Cache {
     changes: Vec<(u64, u64, Option<Image>)>,
     /// The commit that is under way: its number of pages, and its payload.
     flying: Option<(u16, Vec<u8>)>,
+    /// Number of commits that were carried out.
+    commits: u64,
 }
 
 impl Cache {
@@ -208,6 +210,7 @@ impl Slow {
             Command::Commit { pages } => {
                 assert!(pages <= COMMIT_PAGES_MAX);
                 cache.flying = None;
+                cache.commits += 1;
                 cache.commit(&self.memory, pages, buf.as_ref().unwrap().bytes(), before);
             }
             Command::Discard(range) => {

@@ -40,10 +40,9 @@ struct Moving {
 }
 
 /// The stage of a mounted file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The kernel has requests.
-    #[default]
     Serving,
     /// The file system is not mounted any more, and changes go to the device.
     Closing,
@@ -67,13 +66,15 @@ struct Committing {
 
 /// The work of the file system itself that is under way: its commit, its zeroes, discards and
 /// moves, and the last flush.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Upkeep {
     pub(super) stage: Stage,
     /// The time at which changes in memory are committed; `None` without such changes.
     flush_at: Option<Instant>,
-    /// `true` from that time until all commits were taken.
+    /// `true` from that time until all commits were taken that had changes then.
     is_due: bool,
+    /// The last of these commits.
+    last_due: Until,
     /// The discards of chores that have not ended: their number, and whether all have succeeded.
     discards: HashMap<u64, (u32, bool)>,
     /// Ranges of pages that wait to be discarded, each with the number of the chore that needs the
@@ -93,6 +94,23 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
+    /// Returns the upkeep of a file system at rest.
+    pub(super) fn new() -> Upkeep {
+        Upkeep {
+            stage: Stage::Serving,
+            flush_at: None,
+            is_due: false,
+            last_due: Until::Now,
+            discards: HashMap::new(),
+            cuts: VecDeque::new(),
+            cutting: 0,
+            cleared: Vec::new(),
+            is_covering: false,
+            moves: VecDeque::new(),
+            commit: None,
+        }
+    }
+
     /// Returns the time at which there is something to do; `None` for never.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let again = self.commit.as_ref().and_then(|(_, commit)| commit.waiting.as_ref());
@@ -132,6 +150,7 @@ impl Upkeep {
             self.is_due = false;
             return self.cover(core);
         };
+        self.is_due &= core.fs.is_to_be_taken(self.last_due);
         let count = commit.pages.len();
         let mut buf = core.take((1 + count) * COMMIT_PAGE_BYTES);
         fill_commit(&mut buf, &commit.pages);
@@ -218,6 +237,7 @@ impl Upkeep {
                 self.flush_at = Some(core.now + FLUSH_PERIOD);
                 self.is_due = true;
                 core.fs.flush_attributes();
+                self.last_due = core.fs.last_commit();
             }
             Some(_) => {}
         }

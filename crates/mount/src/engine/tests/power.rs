@@ -167,6 +167,38 @@ fn changes_of_names_share_a_commit() {
     rig.unmount();
 }
 
+/// Changes of names that come at each turn share the commits of each second, for nobody waits.
+#[test]
+fn names_that_change_all_the_time_share_commits() {
+    let mut rig = Rig::new();
+    for n in 0..3_000_u32 {
+        let mode = 0o600 + n % 8;
+        let mut body = [0; 88];
+        body[0] = 1;
+        body[68..72].copy_from_slice(&mode.to_ne_bytes());
+        rig.call(4, 1, &body).unwrap();
+    }
+    let commits = rig.cache.borrow().commits;
+    assert!((2..=4).contains(&commits), "{commits} commits in 3 seconds");
+    rig.unmount();
+}
+
+/// The sync of a name starts one commit, and none for names that came while it was under way.
+#[test]
+fn a_reply_that_is_due_starts_no_commit() {
+    let mut rig = Rig::new();
+    for n in 0..20 {
+        rig.create(&format!("{n}"));
+        let synced = rig.send(20, 1, &[0; 16]);
+        rig.turn();
+        rig.create(&format!("{n} later"));
+        rig.reply(synced).unwrap();
+        (0..20).for_each(|_| _ = rig.turn());
+        assert_eq!(rig.cache.borrow().commits, n + 1);
+    }
+    rig.unmount();
+}
+
 #[test]
 fn names_are_durable_when_they_are_answered_if_that_was_asked() {
     let mut rig = Rig::new();
