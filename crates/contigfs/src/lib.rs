@@ -5,7 +5,7 @@
 //! metadata is in memory afterwards. A [`FileSystem`] applies [`Operation`]s at once, in memory, and
 //! collects the pages that they changed. The caller carries them out:
 //!
-//! 1. [`FileSystem::apply`] gives a [`Reply`]: an answer, and the event [`Until`] which it is held.
+//! 1. [`FileSystem::apply`] gives a [`Reply`]: an answer, and the event [`Until`] which it is not durable.
 //! 2. [`FileSystem::take_commit`] gives the pages to be written all or none. One commit is under way
 //!    at a time; [`FileSystem::commit_ended`] tells its end. What is applied meanwhile gathers for
 //!    the next.
@@ -17,7 +17,7 @@
 //! Data passes by: [`FileSystem::place_read`] and [`FileSystem::place_write`] give the virtual
 //! place of bytes, two additions away, and [`FileSystem::wrote`] ends a write. Sizes and times that
 //! writes change are committed by fsync, by the last release, and by
-//! [`FileSystem::flush_attributes`], which the caller calls every few seconds.
+//! [`FileSystem::flush_attributes`], which the caller calls every second.
 //!
 //! [`FileSystem::extent`] gives the range of virtual space that a whole file has, so that the file can
 //! be exported as a device while nobody changes the file system.

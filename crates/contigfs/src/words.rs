@@ -253,7 +253,8 @@ pub enum Operation<'a> {
         /// The value of `write` in the [`Open`](Operation::Open) that this operation ends.
         write: bool,
     },
-    /// Commits size and times. The data itself is flushed by the caller, before.
+    /// Commits size and times. The data itself is made durable by the caller: by a flush, or by a
+    /// commit that is submitted after the writes have ended.
     Fsync {
         /// Number of the inode to operate on.
         ino: Ino,
@@ -398,7 +399,8 @@ pub enum Until {
 /// The reply to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The operation was carried out in memory. Its answer may be given after the event.
+    /// The operation was carried out in memory, and is durable after the event. A caller may answer
+    /// before the end of a commit if nobody asked for a durable change.
     Answer(Answer, Until),
     /// Nothing was carried out. The same operation is to be applied again after the event.
     Again(Until),

@@ -15,7 +15,7 @@ pub struct MountArgs {
     /// Refuse changes
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Answer a change of names only once it is durable, as if a sync followed it
+    /// Answer a change of names or attributes, or an fallocate, only once it is durable
     #[arg(long)]
     pub(crate) durable_names: bool,
     /// Microseconds for which the thread spins for the next request before it sleeps

@@ -16,7 +16,7 @@ pub(super) enum Task {
     Edge(Slot, Edge),
     /// Writes the data of a write request.
     Write(Slot),
-    /// Flushes all writes up to one of them before the attributes of a file are committed.
+    /// Flushes all writes up to one of them for a sync that has nothing to commit.
     Fsync { unique: u64, at: Ino, written: u64 },
     /// Carries out a commit, a chore or a move of the file system itself.
     Upkeep(Deed),
@@ -66,7 +66,7 @@ pub(super) enum Pending {
     Read(Slot),
     /// A write request that waits for its turn.
     Write(Slot),
-    /// The commit of a file's attributes, after a flush.
+    /// A sync of a file: a commit of its attributes, or a flush.
     Fsync { unique: u64, at: Ino },
     /// A move of a file's data.
     Move,

@@ -104,6 +104,33 @@ fn a_write_that_is_to_be_durable_is_so_with_its_reply() {
     }
 }
 
+/// The pages of a hole, and the bytes that a truncate has cut off, are zero once the call returns.
+#[test]
+fn what_was_cleared_is_clear_after_a_power_cut() {
+    for is_cut in [false, true] {
+        let mut rig = Rig::new();
+        let node = rig.create("file");
+        rig.write(node, 0, &[7; 16_384]).unwrap();
+        rig.fsync(node);
+        if is_cut {
+            rig.set_size(node, 100);
+        } else {
+            let mut body = [0; 32];
+            body[8..16].copy_from_slice(&100_u64.to_ne_bytes());
+            body[16..24].copy_from_slice(&16_284_u64.to_ne_bytes());
+            body[24] = 3;
+            rig.call(43, node, &body).unwrap();
+        }
+        rig.cache.borrow_mut().cut(&rig.memory, |_| true);
+        let mut rig = Rig::mount(rig.memory);
+        let node = rig.lookup("file").unwrap();
+        let found = rig.read(node, 0, 16_384);
+        assert_eq!(found.len(), if is_cut { 100 } else { 16_384 });
+        assert_eq!(found[..100], [7; 100]);
+        assert!(found[100..].iter().all(|byte| *byte == 0));
+    }
+}
+
 /// Checks that no page has bytes but those of files. A file that is made where they are would have
 /// them.
 fn check_free_space(rig: &Rig, seed: u64) {
