@@ -59,7 +59,7 @@ impl Written {
 
     /// Returns `true` if all writes that have ended are durable.
     pub(super) fn is_durable(&self) -> bool {
-        self.durable == self.last
+        self.has(self.last)
     }
 }
 

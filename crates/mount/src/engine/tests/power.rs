@@ -1,4 +1,4 @@
-//! What a volume has after a kill of the process, or a power cut.
+//! Kills of the process and power cuts, and the content of the volume afterwards.
 
 use std::collections::BTreeSet;
 
