@@ -15,8 +15,7 @@ use nearflash_client::load::{Ended, Path, Remote};
 use nearflash_client::nvme::{Digests, Host, HostOptions, Patience};
 use nearflash_client::{Initiator, Options, Random, Version};
 use proto::nvme::{
-    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Security,
-    Subsystem,
+    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
 use proto::nvme_tcp::{ControllerSession, WorkerFabric};
 use proto::reflex::ServerSession;
@@ -234,23 +233,8 @@ fn fabric() -> std::sync::Arc<Fabric> {
         hosts: Hosts::Any,
         tenant: None,
     };
-    let subsystem = Subsystem {
-        nqn: Nqn::new(SUBSYSTEM).unwrap(),
-        serial: "serial".to_owned(),
-        hosts: Hosts::Any,
-        ports: Vec::new(),
-        namespaces: vec![namespace],
-        ana: Vec::new(),
-        tenant: None,
-        must_authenticate: false,
-    };
-    let port = Port {
-        security: Security::None,
-        id: PortId(1),
-        family: wire::nvme::AddressFamily::IPV4,
-        address: "127.0.0.1".to_owned(),
-        service: "4420".to_owned(),
-    };
+    let subsystem = Subsystem::open_to_all(Nqn::new(SUBSYSTEM).unwrap(), "serial", vec![namespace]);
+    let port = Port::plain(PortId(1), "127.0.0.1");
     let config =
         Config { workers: 1, ports: vec![port], subsystems: vec![subsystem], ..Config::default() };
     Fabric::new(&config, Instant::ZERO, Box::new(Around)).unwrap()

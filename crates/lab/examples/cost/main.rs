@@ -24,6 +24,36 @@
 //! Only the instructions inside of `counted` and `asked` are counted. Deliberately left out: the
 //! kernel.
 
+/// Makes a network a [`Transport`] that sends each frame at once and never stops receiving, and whose
+/// connections stay where they are.
+macro_rules! takes_all_at_once {
+    ($network:ty) => {
+        impl Transport for $network {
+            fn pause(&mut self, _: ConnId) {}
+            fn resume(&mut self, _: ConnId) {}
+            fn unsent(&self, _: ConnId) -> usize {
+                0
+            }
+            fn finish(&mut self, _: ConnId) {}
+            fn stop_listening(&mut self) {}
+        }
+
+        impl Migrate for $network {
+            fn still(&mut self, _: ConnId) {}
+            fn is_still(&self, _: ConnId) -> bool {
+                false // no connection changes workers here
+            }
+            fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+                unreachable!("{conn:?} is never still, so it does not go to worker {to}")
+            }
+            fn attach(&mut self, _: Ticket) -> Option<ConnId> {
+                None
+            }
+        }
+    };
+}
+pub(crate) use takes_all_at_once;
+
 mod memory;
 mod nvme;
 mod peers;

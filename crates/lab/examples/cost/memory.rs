@@ -112,28 +112,7 @@ impl Streams for Memory {
     }
 }
 
-impl Transport for Memory {
-    fn pause(&mut self, _: ConnId) {}
-    fn resume(&mut self, _: ConnId) {}
-    fn unsent(&self, _: ConnId) -> usize {
-        0
-    }
-    fn finish(&mut self, _: ConnId) {}
-    fn stop_listening(&mut self) {}
-}
-
-impl Migrate for Memory {
-    fn still(&mut self, _: ConnId) {}
-    fn is_still(&self, _: ConnId) -> bool {
-        false // no connection changes workers here
-    }
-    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
-        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
-    }
-    fn attach(&mut self, _: Ticket) -> Option<ConnId> {
-        None
-    }
-}
+crate::takes_all_at_once!(Memory);
 
 fn buf_owner(conn: &Conn) -> usize {
     conn.requests.as_ref().expect("it was just given back").index() as usize

@@ -14,8 +14,7 @@ use contract::{
 };
 use dataplane::AnySession;
 use proto::nvme::{
-    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Security,
-    Subsystem,
+    Config, Environment, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem,
 };
 use proto::nvme_tcp::{ControllerSession, Digests, HostOptions, HostQueue, WorkerFabric};
 use worker::{NotUnpacked, Sessions};
@@ -82,23 +81,8 @@ fn fabric() -> Arc<Fabric> {
         hosts: Hosts::Any,
         tenant: None,
     };
-    let subsystem = Subsystem {
-        nqn,
-        serial: "cost".to_owned(),
-        hosts: Hosts::Any,
-        ports: Vec::new(),
-        namespaces: vec![namespace],
-        ana: Vec::new(),
-        tenant: None,
-        must_authenticate: false,
-    };
-    let port = Port {
-        security: Security::None,
-        id: PortId(0),
-        family: wire::nvme::AddressFamily::IPV4,
-        address: "127.0.0.1".to_owned(),
-        service: "4420".to_owned(),
-    };
+    let subsystem = Subsystem::open_to_all(nqn, "cost", vec![namespace]);
+    let port = Port::plain(PortId(0), "127.0.0.1");
     let config =
         Config { workers: 1, ports: vec![port], subsystems: vec![subsystem], ..Config::default() };
     Fabric::new(&config, Instant::ZERO, Box::new(Alone)).expect("a sound fabric")
@@ -311,25 +295,4 @@ impl Streams for Hosted {
     }
 }
 
-impl Transport for Hosted {
-    fn pause(&mut self, _: ConnId) {}
-    fn resume(&mut self, _: ConnId) {}
-    fn unsent(&self, _: ConnId) -> usize {
-        0
-    }
-    fn finish(&mut self, _: ConnId) {}
-    fn stop_listening(&mut self) {}
-}
-
-impl Migrate for Hosted {
-    fn still(&mut self, _: ConnId) {}
-    fn is_still(&self, _: ConnId) -> bool {
-        false // no connection changes workers here
-    }
-    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
-        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
-    }
-    fn attach(&mut self, _: Ticket) -> Option<ConnId> {
-        None
-    }
-}
+crate::takes_all_at_once!(Hosted);

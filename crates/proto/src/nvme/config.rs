@@ -3,6 +3,7 @@
 //! Deliberately left out: files and their syntax. Names and numbers are checked when they enter the
 //! [`Fabric`](super::Fabric).
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -26,6 +27,19 @@ pub struct Port {
     pub service: String,
     /// The use of TLS by connections to the port.
     pub security: Security,
+}
+
+impl Port {
+    /// Returns a port without TLS at an IPv4 address, with the service that NVMe/TCP is assigned.
+    pub fn plain(id: PortId, address: impl Into<String>) -> Port {
+        Port {
+            id,
+            family: AddressFamily::IPV4,
+            address: address.into(),
+            service: "4420".to_owned(),
+            security: Security::None,
+        }
+    }
 }
 
 /// The use of TLS by connections to a port, as the discovery log states it.
@@ -147,6 +161,27 @@ pub struct Subsystem {
     pub tenant: Option<TenantId>,
     /// `true` if hosts without a key are refused.
     pub must_authenticate: bool,
+}
+
+impl Subsystem {
+    /// Returns a subsystem that all hosts may use through all ports, without a key, and whose
+    /// namespaces are optimized through each.
+    pub fn open_to_all(
+        nqn: Nqn,
+        serial: impl Into<String>,
+        namespaces: Vec<Namespace>,
+    ) -> Subsystem {
+        Subsystem {
+            nqn,
+            serial: serial.into(),
+            hosts: Hosts::Any,
+            ports: Vec::new(),
+            namespaces,
+            ana: Vec::new(),
+            tenant: None,
+            must_authenticate: false,
+        }
+    }
 }
 
 /// The upper limits of a fabric.

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use contract::{Geometry, Instant, ListenerId, NamespaceId, REQUEST_BYTES_MAX, TenantId};
 use proto::nvme::{
     Config, Environment, Fabric, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
-    Security, Subsystem,
+    Subsystem,
 };
-use wire::nvme::AddressFamily;
 
 use crate::layout::BLOCKS;
 
@@ -72,23 +71,9 @@ impl Controllers {
             hosts: Hosts::Any,
             tenant: None,
         };
-        let subsystem = Subsystem {
-            nqn: Nqn::new(SUBSYSTEM).expect("a good name"),
-            serial: "world".to_owned(),
-            hosts: Hosts::Any,
-            ports: Vec::new(),
-            namespaces: vec![namespace],
-            ana: Vec::new(),
-            tenant: None,
-            must_authenticate: false,
-        };
-        let port = Port {
-            security: Security::None,
-            id: PORT,
-            family: AddressFamily::IPV4,
-            address: "10.1.0.0".to_owned(),
-            service: "4420".to_owned(),
-        };
+        let nqn = Nqn::new(SUBSYSTEM).expect("a good name");
+        let subsystem = Subsystem::open_to_all(nqn, "world", vec![namespace]);
+        let port = Port::plain(PORT, "10.1.0.0");
         let belongs = |n: usize| Host {
             nqn: host_nqn(n),
             tenant: (n % 2 == 1).then_some(other),

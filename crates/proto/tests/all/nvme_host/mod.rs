@@ -8,12 +8,12 @@ use std::time::Duration;
 use contract::{ConnId, Geometry, Instant, NamespaceId};
 use nearflash_proto::nvme::{
     Action, Answer, Config, Environment, Fabric, HostId, Hosts, Identifiers, Namespace, Nqn,
-    Origin, Outcome, Place, Port, PortId, Queue, Security, Step, Subsystem,
+    Origin, Outcome, Place, Port, PortId, Queue, Step, Subsystem,
 };
 use wire::nvme::{
-    AUTH_PROTOCOL, AddressFamily, AdminOpcode, AuthCommand, Completion, ConnectCommand,
-    ConnectData, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, Property,
-    PropertyCommand, SglDescriptor, Status, Submission,
+    AUTH_PROTOCOL, AdminOpcode, AuthCommand, Completion, ConnectCommand, ConnectData,
+    FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, Property, PropertyCommand,
+    SglDescriptor, Status, Submission,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -71,26 +71,12 @@ pub fn namespace(nsid: u32, blocks: u64) -> Namespace {
 }
 
 pub fn subsystem(name: &str) -> Subsystem {
-    Subsystem {
-        nqn: nqn(name),
-        serial: "serial".to_owned(),
-        hosts: Hosts::Any,
-        ports: Vec::new(),
-        namespaces: vec![namespace(1, 1 << 20), namespace(2, 4096)],
-        ana: Vec::new(),
-        tenant: None,
-        must_authenticate: false,
-    }
+    let namespaces = vec![namespace(1, 1 << 20), namespace(2, 4096)];
+    Subsystem::open_to_all(nqn(name), "serial", namespaces)
 }
 
 pub fn port(number: u16) -> Port {
-    Port {
-        security: Security::None,
-        id: PortId(number),
-        family: AddressFamily::IPV4,
-        address: format!("127.0.0.{number}"),
-        service: "4420".to_owned(),
-    }
+    Port::plain(PortId(number), format!("127.0.0.{number}"))
 }
 
 pub fn config() -> Config {
